@@ -1,0 +1,17 @@
+//! Multi-rater images as first-class data: cases with any number of weighted annotations, data sets
+//! and their splits, synthetic tasks with known truth, metrics and reports. Plain Rust: nothing here
+//! knows of tensors.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`image`], [`mask`], [`case`] | the nouns: [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Hypothesis`], [`Prediction`] |
+
+pub mod case;
+pub mod error;
+pub mod image;
+pub mod mask;
+
+pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};
+pub use error::{Error, Result};
+pub use image::{Geometry, Image};
+pub use mask::Mask;

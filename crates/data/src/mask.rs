@@ -1,0 +1,94 @@
+//! A segmentation, bit-packed: one plane of bits per foreground class, so that intersections and
+//! unions are population counts.
+
+/// Bit planes, one per foreground class (background is the absence of all). Pixel (x, y) of a class
+/// is bit `(y * width + x) % 64` of word `(y * width + x) / 64` of that plane; bits past the last
+/// pixel are zero.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mask {
+    width: usize,
+    height: usize,
+    classes: usize,
+    words: Vec<u64>,
+}
+
+impl Mask {
+    /// An empty mask of `classes` foreground classes.
+    pub fn empty(width: usize, height: usize, classes: usize) -> Self {
+        assert!(classes >= 1, "a mask has at least one foreground class");
+        let words = vec![0; (width * height).div_ceil(64) * classes];
+        Self { width, height, classes, words }
+    }
+
+    /// A one-class mask whose pixel (x, y) is set where `inside(x, y)`.
+    pub fn from_fn(width: usize, height: usize, mut inside: impl FnMut(usize, usize) -> bool) -> Self {
+        let mut mask = Self::empty(width, height, 1);
+        for y in 0..height {
+            for x in 0..width {
+                if inside(x, y) {
+                    mask.set(0, x, y, true);
+                }
+            }
+        }
+        mask
+    }
+
+    /// Columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Foreground classes.
+    pub fn classes(&self) -> usize {
+        self.classes
+    }
+
+    /// The bits of one class.
+    pub fn plane(&self, class: usize) -> &[u64] {
+        let words = (self.width * self.height).div_ceil(64);
+        &self.words[class * words..(class + 1) * words]
+    }
+
+    /// All planes' words, one plane after the other.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Whether a pixel belongs to a class.
+    pub fn get(&self, class: usize, x: usize, y: usize) -> bool {
+        let bit = y * self.width + x;
+        self.plane(class)[bit / 64] >> (bit % 64) & 1 == 1
+    }
+
+    /// Puts a pixel into a class or takes it out.
+    pub fn set(&mut self, class: usize, x: usize, y: usize, inside: bool) {
+        assert!(
+            x < self.width && y < self.height,
+            "pixel ({x}, {y}) of a {}x{} mask",
+            self.width,
+            self.height
+        );
+        let bit = y * self.width + x;
+        let word = class * (self.width * self.height).div_ceil(64) + bit / 64;
+        if inside {
+            self.words[word] |= 1 << (bit % 64);
+        } else {
+            self.words[word] &= !(1 << (bit % 64));
+        }
+    }
+
+    /// Pixels in a class.
+    pub fn area(&self, class: usize) -> usize {
+        self.plane(class).iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether no pixel is in any class.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+}

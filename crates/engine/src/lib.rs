@@ -1,0 +1,1 @@
+//! Tensors, a gradient tape and CPU kernels.
