@@ -163,6 +163,7 @@ fn brightened(draw: &mut Draw, image: &Image, depth: &[f64]) -> Image {
 
 #[cfg(test)]
 mod tests {
+    use super::super::oracle::iou;
     use super::*;
 
     fn radiographs(count: usize) -> Vec<Radiograph> {
@@ -181,6 +182,26 @@ mod tests {
         assert_eq!(all[5], last[0]);
         assert_ne!(all[5], lung_opacity_over(&films[5..], 6).unwrap()[0]);
         assert_eq!(all[2].annotations[0].mask, films[2].lungs);
+    }
+
+    #[test]
+    fn the_representative_is_nearest_to_all_draws() {
+        for index in 0..5 {
+            let draw = &mut Draw::new(9, &["best"], index);
+            let (_, lungs) = lungs::radiograph(draw, 64);
+            let depth = random_opacity(draw, &lungs);
+            let without =
+                |shrink: f64| Mask::from_fn(64, 64, |x, y| lungs.get(0, x, y) && depth[y * 64 + x] > shrink);
+            let draws: Vec<Mask> = (0..500).map(|_| without(draw.uniform(SHRINK.0, SHRINK.1))).collect();
+            let expected =
+                |shrink: f64| draws.iter().map(|mask| iou(mask, &without(shrink))).sum::<f64>() / 500.0;
+            let best = expected(best_shrink(&lungs, &depth));
+            for other in [0.75, 0.8, 0.85, 0.9, 0.95, 1.0] {
+                // Five hundred draws leave the mean uncertain by a few thousandths.
+                assert!(best > expected(other) - 0.003, "{other}: {} against {best}", expected(other));
+            }
+            assert!(best > expected(0.75) + 0.01 && best > expected(1.0) + 0.01);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub fn oracle_prediction(case: &Case) -> Option<Prediction> {
 /// The oracle's exact GED against the case's weighted annotations: zero where nothing is hidden, else,
 /// in the mean over cases, the floor of a model with one output per mode. It is not the floor of all
 /// models: one that spreads many outputs over a mode's hidden draw can go below it (on `shapes` to
-/// 63 % of it). None where the case has no truth or no annotation.
+/// about 63 % of it). None where the case has no truth or no annotation.
 pub fn oracle_ged(case: &Case) -> Option<f64> {
     let truth: Weighted = case.truth.as_ref()?.iter().map(|m| (&m.mask, f64::from(m.probability))).collect();
     let annotations: Weighted = case.annotations.iter().map(|a| (&a.mask, f64::from(a.weight))).collect();
@@ -26,13 +26,13 @@ pub fn oracle_ged(case: &Case) -> Option<f64> {
     Some(exact_ged(&annotations, &truth))
 }
 
-type Weighted<'a> = Vec<(&'a Mask, f64)>;
+pub(super) type Weighted<'a> = Vec<(&'a Mask, f64)>;
 
 /// The squared generalised energy distance of two weighted sets, with d = 1 - IoU over all pairs:
 /// ```text
 /// 2 Σ q_i p_j d(y_i, s_j) - Σ q_i q_i' d(y_i, y_i') - Σ p_j p_j' d(s_j, s_j')
 /// ```
-fn exact_ged(labels: &Weighted, outputs: &Weighted) -> f64 {
+pub(super) fn exact_ged(labels: &Weighted, outputs: &Weighted) -> f64 {
     let spread = |left: &Weighted, right: &Weighted| -> f64 {
         let total = |set: &Weighted| set.iter().map(|(_, weight)| weight).sum::<f64>();
         let pairs = left.iter().flat_map(|(a, p)| right.iter().map(move |(b, q)| p * q * (1.0 - iou(a, b))));

@@ -139,7 +139,10 @@ mod tests {
             let (c, s) = (turn.cos(), turn.sin());
             // Any pair of conjugate half-diameters of the same ellipse must give the same mask.
             let (e, f) = (shear.cos(), shear.sin());
-            let along = |u: f64, v: f64| Point { x: c * axes.0 * u - s * axes.1 * v, y: s * axes.0 * u + c * axes.1 * v };
+            let along = |u: f64, v: f64| {
+                let (p, q) = (axes.0 * u, axes.1 * v);
+                Point { x: c * p - s * q, y: s * p + c * q }
+            };
             let mask = ellipse(24, 18, point(centre), along(e, f), along(-f, e));
             for y in 0..18 {
                 for x in 0..24 {

@@ -1,6 +1,9 @@
 //! What must hold of every task, and of each in particular.
 
-use super::{oracle::iou, raster::Point, *};
+use super::oracle::{Weighted, exact_ged, iou};
+use super::raster::Point;
+use super::shape::{Shape, Triangle};
+use super::*;
 
 fn task(name: TaskName, size: usize) -> Task {
     Task::new(name, size, 1).unwrap()
@@ -226,4 +229,35 @@ fn floors_are_small() {
         println!("{name}: mean floor {floors:.4?} at 32, 64 and 160 pixels");
         assert!(floors.iter().all(|&floor| floor > 0.0 && floor < bound), "{name}: {floors:?}");
     }
+}
+
+/// Why the floor speaks of one output per mode: outputs spread over the hidden fractions go below it.
+#[test]
+fn many_outputs_per_mode_go_below_the_floor() {
+    let shapes = [Shape::CroppedTriangle, Shape::Triangle, Shape::Pentagon, Shape::Parallelogram];
+    let (steps, draw) = (16, &mut Draw::new(1, &["spread"], 0));
+    let (mut one_each, mut spread) = (0.0, 0.0);
+    for _ in 0..300 {
+        let triangle = Triangle::random(draw, 96);
+        let mask = |shape: Shape, fraction| triangle.mask(shape, fraction, 96);
+        let labels = shapes.map(|shape| {
+            let range = shape.hidden().unwrap_or(0.0..0.0);
+            mask(shape, draw.uniform(range.start, range.end))
+        });
+        let best = shapes.map(|shape| mask(shape, shape.best_fraction()));
+        let many: Vec<Mask> = shapes
+            .iter()
+            .flat_map(|shape| {
+                let range = shape.hidden().unwrap_or(0.0..0.0);
+                let width = (range.end - range.start) / f64::from(steps);
+                (0..steps).map(move |k| (*shape, range.start + width * (f64::from(k) + 0.5)))
+            })
+            .map(|(shape, fraction)| mask(shape, fraction))
+            .collect();
+        let labels: Weighted = labels.iter().map(|mask| (mask, 1.0)).collect();
+        one_each += exact_ged(&labels, &best.iter().map(|mask| (mask, 1.0)).collect());
+        spread += exact_ged(&labels, &many.iter().map(|mask| (mask, 1.0)).collect());
+    }
+    println!("shapes: many outputs per mode reach {:.3} of the floor", spread / one_each);
+    assert!((spread / one_each - 0.63).abs() < 0.04, "{}", spread / one_each);
 }
