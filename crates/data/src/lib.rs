@@ -5,11 +5,13 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`image`], [`mask`], [`case`] | the nouns: [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Hypothesis`], [`Prediction`] |
+//! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 
 pub mod case;
 pub mod error;
 pub mod image;
 pub mod mask;
+pub mod synthetic;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};
 pub use error::{Error, Result};
