@@ -39,6 +39,12 @@ impl Device {
         let Self::Cpu(cpu) = self;
         cpu.pool.allocations()
     }
+
+    /// The device's peak in GFLOP/s of f32 multiply-adds, as measured now; takes a moment.
+    pub fn peak_gflops(&self) -> f64 {
+        let Self::Cpu(cpu) = self;
+        crate::cpu::peak::gflops(cpu.isa)
+    }
 }
 
 impl fmt::Debug for Cpu {

@@ -17,6 +17,7 @@ pub(crate) mod matmul;
 mod neon;
 pub(crate) mod norm;
 pub(crate) mod parallel;
+pub(crate) mod peak;
 mod portable;
 pub(crate) mod resize;
 mod scratch;
