@@ -5,11 +5,16 @@
 //! | module | what it is for |
 //! |---|---|
 //! | [`image`], [`mask`], [`case`] | the nouns: [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Hypothesis`], [`Prediction`] |
+//! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
+//! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
 
 pub mod case;
 pub mod error;
+pub mod evaluate;
 pub mod image;
 pub mod mask;
+pub mod metric;
+pub mod report;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};
 pub use error::{Error, Result};
