@@ -117,13 +117,17 @@ def merge(masks, w):
 
 
 def equal_count_ece(points):
-    """points: (probability, frequency). Ten bins by rank; a tie goes where its first-filled bin ends."""
+    """points: (probability, frequency). Ten bins by rank, those that only rounding separates made one."""
     points = sorted(points)
     n = len(points)
-    edges = sorted({points[math.ceil(k * n / 10) - 1][0] for k in range(1, 10)})
+    edges = []
+    for k in range(1, 10):
+        edge = points[math.ceil(k * n / 10) - 1][0]
+        if not edges or edge > edges[-1] + NOISE:
+            edges.append(edge)
     error, low = 0.0, -math.inf
     for high in edges + [math.inf]:
-        inside = [(p, f) for p, f in points if low < p <= high]
+        inside = [(p, f) for p, f in points if low + NOISE < p <= high + NOISE]
         low = high
         if inside:
             error += len(inside) / n * abs(np.mean([p for p, _ in inside]) - np.mean([f for _, f in inside]))

@@ -76,6 +76,12 @@ pub fn evaluate(
 
 /// Scores one case; the result depends on the seed and the case alone.
 pub fn score(case: &Case, prediction: &Prediction, oracle_ged: Option<f64>, seed: u64) -> Result<CaseScore> {
+    if let Some(oracle) = oracle_ged.filter(|oracle| !oracle.is_finite()) {
+        return Err(Error::mismatch(
+            format!("case {}", case.id),
+            format!("its oracle GED is {oracle}, not a number"),
+        ));
+    }
     let comparison = &Comparison::new(case, prediction)?;
     let (labels, outputs) = (comparison.labels(), comparison.outputs());
     let p = outputs.weights();

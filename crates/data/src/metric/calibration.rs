@@ -105,21 +105,21 @@ pub fn reliability(bins: &[BinSum]) -> Vec<ReliabilityBin> {
 }
 
 /// Upper edges of at most [`BINS`] bins that hold equally many of the points, the last edge left out.
-/// Equal probabilities stay together, so that the order of the points cannot matter; where many are
-/// equal the bins become fewer.
+/// Probabilities that only f32 noise sets apart stay together, so that neither it nor the order of the
+/// points matters; where many are equal the bins become fewer.
 pub fn equal_count_edges(mut probabilities: Vec<f64>) -> Vec<f64> {
     probabilities.sort_by(f64::total_cmp);
     let count = probabilities.len();
     let mut edges: Vec<f64> = (1..BINS)
         .filter_map(|bin| probabilities.get((bin * count).div_ceil(BINS).max(1) - 1).copied())
         .collect();
-    edges.dedup();
+    edges.dedup_by(|edge, kept| *edge <= *kept + WEIGHT_NOISE);
     edges
 }
 
 /// The bin of a probability: an edge belongs to the bin below it.
 pub fn bin_of(edges: &[f64], probability: f64) -> usize {
-    edges.partition_point(|&edge| edge < probability)
+    edges.partition_point(|&edge| edge + WEIGHT_NOISE < probability)
 }
 
 /// Pixels by the marginal probability that the outputs give them, in ten bins (lo, hi] of equal width,
