@@ -6,11 +6,16 @@
 //! |---|---|
 //! | [`image`], [`mask`], [`case`] | the nouns: [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Hypothesis`], [`Prediction`] |
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
+//! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
+//! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
 
 pub mod case;
 pub mod error;
+pub mod evaluate;
 pub mod image;
 pub mod mask;
+pub mod metric;
+pub mod report;
 pub mod synthetic;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};

@@ -1,0 +1,215 @@
+//! Every metric of every case, in parallel, and their summary with bootstrap intervals.
+//!
+//! [`evaluate`] takes cases and predictions side by side. Where they do not fit into memory together,
+//! call [`score`] on one case after the other and hand the results to [`summarise`].
+
+mod bootstrap;
+mod scores;
+mod statistics;
+
+use rayon::prelude::*;
+
+use crate::metric::{
+    CONVENTION, Comparison, WeightedMasks, calibration, count, diversity, ged, matching, soft, truth,
+};
+use crate::report::{self, ImageRow, Reliability, Report};
+use crate::{Case, Error, Prediction, Result};
+
+pub use scores::{PooledScores, Scores, Summary, TruthScores};
+use statistics::{Layout, standard_deviations};
+
+/// What an evaluation needs to know besides cases and predictions.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The split's name, printed with every number.
+    pub split: String,
+    /// The data set's hash, where it has one.
+    pub data_hash: Option<String>,
+    /// Seed of the draws behind sampled GED and of the bootstrap.
+    pub seed: u64,
+    /// Bootstrap resamples behind each interval.
+    pub resamples: usize,
+}
+
+impl Settings {
+    /// Seed 0 and 1,000 resamples.
+    pub fn new(split: impl Into<String>) -> Self {
+        Self { split: split.into(), data_hash: None, seed: 0, resamples: 1000 }
+    }
+}
+
+/// One case's scores, and what it adds to the scores that only all cases together have.
+#[derive(Debug, Clone)]
+pub struct CaseScore {
+    /// The case's row of the report.
+    pub row: ImageRow,
+    /// For each output its probability and the weight of the labels assigned to it.
+    mode_points: Vec<(f64, f64)>,
+    pixels: calibration::PixelBins,
+    mode_errors: Vec<f64>,
+    /// Empty ones and all: of the annotations, and of the outputs as listed.
+    empty_labels: (usize, usize),
+    empty_outputs: (usize, usize),
+}
+
+/// Scores all cases and summarises them. `oracle_ged`, where given, holds the GED that the true
+/// distribution itself reaches on each case; without it the truth's modes stand in for it where known.
+pub fn evaluate(
+    cases: &[Case],
+    predictions: &[Prediction],
+    oracle_ged: Option<&[f64]>,
+    settings: &Settings,
+) -> Result<Report> {
+    let lengths = [predictions.len(), oracle_ged.map_or(cases.len(), <[f64]>::len)];
+    if lengths.iter().any(|&length| length != cases.len()) {
+        return Err(Error::mismatch(
+            "evaluation",
+            format!("{} cases need as many predictions and oracle values, got {lengths:?}", cases.len()),
+        ));
+    }
+    let scores: Result<Vec<CaseScore>> = (0..cases.len())
+        .into_par_iter()
+        .map(|i| score(&cases[i], &predictions[i], oracle_ged.map(|oracle| oracle[i]), settings.seed))
+        .collect();
+    summarise(&scores?, settings)
+}
+
+/// Scores one case; the result depends on the seed and the case alone.
+pub fn score(case: &Case, prediction: &Prediction, oracle_ged: Option<f64>, seed: u64) -> Result<CaseScore> {
+    if let Some(oracle) = oracle_ged.filter(|oracle| !oracle.is_finite()) {
+        return Err(Error::mismatch(
+            format!("case {}", case.id),
+            format!("its oracle GED is {oracle}, not a number"),
+        ));
+    }
+    let comparison = &Comparison::new(case, prediction)?;
+    let (labels, outputs) = (comparison.labels(), comparison.outputs());
+    let p = outputs.weights();
+
+    let random = &mut ged::case_random(seed, &case.id);
+    let draws = ged::SAMPLE_COUNTS.map(|n| ged::draw(p, n, random));
+    let [ged_4, ged_16, ged_32, ged_50, ged_100] =
+        [0, 1, 2, 3, 4].map(|at| ged::of_draws(comparison, &draws[at]));
+    let sixteen = ged::draw_weights(comparison, &draws[1]);
+
+    let mut pixels = calibration::PixelBins::default();
+    let mut soft_dice = 0.0;
+    let classes = labels.masks()[0].classes();
+    for class in 0..classes {
+        let (of_labels, of_outputs) = (soft::marginal(labels, class), soft::marginal(outputs, class));
+        pixels.add_maps(&of_labels, &of_outputs);
+        soft_dice += soft::soft_dice_of_maps(&of_labels, &of_outputs) / classes as f64;
+    }
+
+    let n_x = count::at_least(p, count::PAPER_THRESHOLD) as f64;
+    let n_x_1pct = count::at_least(p, 1e-2) as f64;
+    let scores = Scores {
+        ged_exact: ged::exact(comparison),
+        ged_unbiased: ged::unbiased(comparison),
+        ged_4,
+        ged_16,
+        ged_32,
+        ged_50,
+        ged_100,
+        hm_iou: matching::hm_iou(comparison),
+        hm_iou_16: matching::hm_iou_weighing(comparison, &sixteen),
+        soft_dice,
+        dice_max_labels: matching::dice_max_of_labels(comparison),
+        dice_max_outputs: matching::dice_max_of_outputs(comparison),
+        dice_match: matching::dice_match(comparison),
+        dice_mean: matching::dice_mean(comparison),
+        diversity_outputs: diversity::of_outputs(comparison),
+        diversity_labels: diversity::of_labels(comparison),
+        mode_brier: calibration::mode_brier(comparison),
+        mode_nll: calibration::mode_nll(comparison),
+        empty_probability: outputs.empty_weight(),
+        empty_label_share: labels.empty_weight(),
+        n_x,
+        n_x_01pct: count::at_least(p, 1e-3) as f64,
+        n_x_1pct,
+        n_x_99mass: count::for_mass(p, 0.99) as f64,
+        n_x_effective: count::effective(p),
+        n_x_listed: outputs.listed().len() as f64,
+    };
+
+    let mode_errors = truth::probability_errors(comparison).unwrap_or_default();
+    let truth_scores = comparison.modes().and_then(|modes| {
+        let n_true = modes.masks().len() as f64;
+        Some(TruthScores {
+            mode_recall: truth::recall(comparison)?,
+            mode_precision: truth::precision(comparison)?,
+            mode_probability_mae: truth::probability_mae(&mode_errors),
+            total_variation: truth::total_variation(&mode_errors),
+            n_x_error: (n_x - n_true).abs(),
+            n_x_1pct_error: (n_x_1pct - n_true).abs(),
+        })
+    });
+    let of_truth = || {
+        let modes = comparison.mode_side()?;
+        Some(ged::energy(comparison.overlaps(), comparison.label_side(), modes))
+    };
+    let empty = |set: &WeightedMasks| {
+        let empty = set.listed().iter().filter(|&&at| set.masks()[at].is_empty()).count();
+        (empty, set.listed().len())
+    };
+    Ok(CaseScore {
+        row: ImageRow {
+            id: case.id.clone(),
+            group: case.group.clone(),
+            scores,
+            oracle_ged: oracle_ged.or_else(of_truth),
+            truth: truth_scores,
+        },
+        mode_points: p.iter().copied().zip(calibration::frequencies(comparison)).collect(),
+        pixels,
+        mode_errors,
+        empty_labels: empty(labels),
+        empty_outputs: empty(outputs),
+    })
+}
+
+/// The report over scored cases: means, intervals over images and, where groups hold several images,
+/// over groups, the standard deviation over images, and the bins of the reliability diagrams.
+pub fn summarise(scores: &[CaseScore], settings: &Settings) -> Result<Report> {
+    if scores.is_empty() {
+        return Err(Error::mismatch(
+            "evaluation",
+            format!("split {:?} has no case to score", settings.split),
+        ));
+    }
+    let layout = Layout::of(scores);
+    let by_image: Vec<Vec<f64>> = scores.iter().map(|score| layout.row(score)).collect();
+    let by_group = bootstrap::sum_by(&by_image, scores.iter().map(|score| score.row.group.as_str()));
+    let totals = bootstrap::sum(&by_image);
+    let summary = layout.summary(&totals, by_group.len());
+
+    let intervals = |units: &[Vec<f64>]| {
+        bootstrap::intervals(units, settings, |totals| layout.summary(totals, 0).numbers())
+    };
+    let share = |of: fn(&CaseScore) -> (usize, usize)| {
+        let (empty, all) = scores.iter().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        empty as f64 / all as f64
+    };
+    let bins = layout.bins(&totals);
+    Ok(Report {
+        format: report::FORMAT.into(),
+        version: report::VERSION,
+        convention: CONVENTION.into(),
+        split: settings.split.clone(),
+        data_hash: settings.data_hash.clone(),
+        seed: settings.seed,
+        resamples: settings.resamples,
+        empty_labels: share(|score| score.empty_labels),
+        empty_outputs: share(|score| score.empty_outputs),
+        intervals: intervals(&by_image),
+        intervals_by_group: (by_group.len() < scores.len()).then(|| intervals(&by_group)),
+        std_over_images: standard_deviations(scores, &summary),
+        summary,
+        reliability: Reliability {
+            modes: calibration::reliability(&bins.modes),
+            empty: calibration::reliability(&bins.empty),
+            pixels: calibration::reliability(&[&[bins.pixels.zero][..], &bins.pixels.bins].concat()),
+        },
+        images: scores.iter().map(|score| score.row.clone()).collect(),
+    })
+}

@@ -1,0 +1,117 @@
+//! The result of an evaluation: one JSON document, described key by key in `docs/metrics.md`, and a text
+//! table of its summary.
+
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::evaluate::{Scores, Summary, TruthScores};
+use crate::metric::calibration::ReliabilityBin;
+use crate::{Error, Result};
+
+/// What the document calls itself.
+pub const FORMAT: &str = "multivalued-report";
+/// Grows when a key changes its meaning or leaves; new keys do not change it.
+pub const VERSION: u32 = 1;
+
+/// An evaluation, ready to be written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Always [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`] at the time of writing.
+    pub version: u32,
+    /// The split that was scored.
+    pub split: String,
+    /// The data set's hash, where it has one.
+    pub data_hash: Option<String>,
+    /// The conventions behind the numbers, in words.
+    pub convention: String,
+    /// Seed of the draws and of the bootstrap.
+    pub seed: u64,
+    /// Bootstrap resamples.
+    pub resamples: usize,
+    /// Share of annotations that are empty.
+    pub empty_labels: f64,
+    /// Share of outputs (as listed, whatever their probability) that are empty.
+    pub empty_outputs: f64,
+    /// One number per score.
+    pub summary: Summary,
+    /// 95 % bootstrap intervals over images, under the summary's keys.
+    pub intervals: BTreeMap<String, [f64; 2]>,
+    /// The same over groups, where groups hold several images.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub intervals_by_group: Option<BTreeMap<String, [f64; 2]>>,
+    /// Standard deviation over images, not over training runs.
+    pub std_over_images: BTreeMap<String, f64>,
+    /// The bars of the reliability diagrams.
+    pub reliability: Reliability,
+    /// One row per image.
+    pub images: Vec<ImageRow>,
+}
+
+/// Mean probability against mean frequency, bin by bin.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reliability {
+    /// Outputs, in equal-count bins.
+    pub modes: Vec<ReliabilityBin>,
+    /// The probability of an empty mask, in equal-count bins.
+    pub empty: Vec<ReliabilityBin>,
+    /// Pixels, in bins of equal width, those of probability zero first.
+    pub pixels: Vec<ReliabilityBin>,
+}
+
+/// One image's scores.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ImageRow {
+    /// The case.
+    pub id: String,
+    /// Its group.
+    pub group: String,
+    /// Its scores.
+    #[serde(flatten)]
+    pub scores: Scores,
+    /// GED of the true distribution on this image, where known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub oracle_ged: Option<f64>,
+    /// Its scores against the true modes, where known.
+    #[serde(flatten)]
+    pub truth: Option<TruthScores>,
+}
+
+impl Report {
+    /// The document.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report is plain numbers, strings, lists and maps")
+    }
+
+    /// Writes the document to a file.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        std::fs::write(path, self.to_json() + "\n").map_err(|source| Error::io(path, source))
+    }
+
+    /// Reads a document back.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::io(path, source))?;
+        let report: Self = serde_json::from_str(&text)
+            .map_err(|error| Error::file(path, format!("not an evaluation report: {error}")))?;
+        if report.format != FORMAT || report.version != VERSION {
+            return Err(Error::file(
+                path,
+                format!(
+                    "{:?} version {}, but this program reads {FORMAT:?} version {VERSION}; evaluate again",
+                    report.format, report.version
+                ),
+            ));
+        }
+        Ok(report)
+    }
+
+    /// The summary as an aligned table.
+    pub fn table(&self) -> String {
+        table::render(self)
+    }
+}

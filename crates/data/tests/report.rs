@@ -1,0 +1,196 @@
+//! The report: its keys, its intervals, and that neither threads nor order change it.
+
+mod sets;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use multivalued_data::evaluate::{Settings, evaluate};
+use multivalued_data::report::{FORMAT, Report, VERSION};
+use multivalued_data::{Case, Mask, Prediction};
+use sets::{case, prediction, with_truth};
+
+fn disc(x0: usize, y0: usize, radius: usize) -> Mask {
+    Mask::from_fn(24, 20, |x, y| x.abs_diff(x0).pow(2) + y.abs_diff(y0).pow(2) < radius * radius)
+}
+
+/// Forty cases of ten groups with two true modes; in every fifth the readers see nothing.
+fn study() -> (Vec<Case>, Vec<Prediction>) {
+    let one = |k: usize| {
+        let (small, large) = (disc(8 + k % 5, 9, 4), disc(8 + k % 5, 9, 6 + k % 3));
+        let labels = if k.is_multiple_of(5) {
+            vec![Mask::empty(24, 20, 1); 3]
+        } else {
+            vec![small.clone(), large.clone(), large.clone()]
+        };
+        let mut case =
+            with_truth(case(&format!("case-{k}"), &labels), &[small.clone(), large.clone()], &[0.5, 0.5]);
+        case.group = format!("patient-{}", k / 4);
+        let p = 0.3 + 0.01 * k as f32;
+        let outputs = [small, large, Mask::empty(24, 20, 1)];
+        (case, prediction(&outputs, &[p, 0.9 - p, 0.1]))
+    };
+    (0..40).map(one).unzip()
+}
+
+fn settings() -> Settings {
+    Settings { data_hash: Some("b3:0123".into()), seed: 5, resamples: 200, ..Settings::new("test") }
+}
+
+#[test]
+fn the_report_has_every_promised_key() {
+    let (cases, predictions) = study();
+    let report = evaluate(&cases, &predictions, None, &settings()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!(json["format"], FORMAT);
+    assert_eq!(json["version"], VERSION);
+    assert_eq!(json["split"], "test");
+    assert_eq!(json["data_hash"], "b3:0123");
+    assert!(json["convention"].as_str().unwrap().contains("two empty masks are 1"));
+    assert_eq!(json["summary"]["cases"], 40);
+    assert_eq!(json["summary"]["groups"], 10);
+    assert_eq!(json["empty_labels"], 0.2);
+    assert!((json["empty_outputs"].as_f64().unwrap() - 1.0 / 3.0).abs() < 1e-12);
+    assert_eq!(json["images"].as_array().unwrap().len(), 40);
+    for key in [
+        "ged_exact",
+        "ged_4",
+        "ged_16",
+        "ged_32",
+        "ged_50",
+        "ged_100",
+        "hm_iou",
+        "soft_dice",
+        "diversity_outputs",
+        "diversity_labels",
+        "mode_brier",
+        "mode_nll",
+        "mode_ece",
+        "empty_ece",
+        "n_x",
+        "n_x_1pct",
+        "oracle_ged",
+        "mode_recall",
+        "mode_precision",
+        "mode_probability_mae",
+        "mode_probability_std",
+        "total_variation",
+    ] {
+        let mean = json["summary"][key].as_f64().unwrap_or_else(|| panic!("summary.{key}"));
+        for intervals in ["intervals", "intervals_by_group"] {
+            let [low, high] = [0, 1].map(|end| json[intervals][key][end].as_f64().unwrap());
+            // ECE and standard deviations are not means: a resample's lies around, not about, them.
+            let pooled = key.ends_with("_ece") || key.ends_with("_std");
+            assert!(low <= high && (pooled || (low - 1e-9..=high + 1e-9).contains(&mean)), "{key}: {mean}");
+        }
+    }
+    // The per-image keys are the summary's.
+    assert!(json["images"][7]["ged_exact"].is_f64() && json["images"][7]["mode_recall"].is_f64());
+}
+
+#[test]
+fn pooled_scores_by_hand() {
+    let (cases, predictions) = study();
+    let report = evaluate(&cases, &predictions, None, &settings()).unwrap();
+    // Every image says 0.1; one in five is empty.
+    assert!((report.summary.pooled.empty_ece - 0.1).abs() < 1e-6);
+    assert_eq!(report.reliability.empty.len(), 1);
+    assert!((report.reliability.empty[0].frequency - 0.2).abs() < 1e-12);
+    // The outputs are exactly the true modes, and the empty one belongs to neither.
+    let truth = report.summary.truth.unwrap();
+    // In the last four images the larger mode has less than half of its probability.
+    assert!((truth.mode_recall - 0.95).abs() < 1e-12);
+    assert!((truth.mode_precision - 0.9).abs() < 1e-6);
+    // The empty output is as far from both and counts for the first: its p is 0.4 + 0.01 k, so the
+    // error's standard deviation is that of 0 .. 39 hundredths.
+    let expected = 0.01 * ((40.0f64.powi(2) - 1.0) / 12.0).sqrt();
+    assert!((report.summary.mode_probability_std.unwrap() - expected).abs() < 1e-6);
+    // The probabilities of one group are alike, so resampling groups leaves the wider interval.
+    let width = |intervals: &BTreeMap<String, [f64; 2]>| {
+        intervals["mode_probability_mae"][1] - intervals["mode_probability_mae"][0]
+    };
+    assert!(width(report.intervals_by_group.as_ref().unwrap()) > 1.2 * width(&report.intervals));
+}
+
+#[test]
+fn threads_do_not_change_the_report() {
+    let (cases, predictions) = study();
+    let on = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| evaluate(&cases, &predictions, None, &settings()).unwrap().to_json())
+    };
+    assert_eq!(on(1), on(3));
+}
+
+#[test]
+fn a_case_scores_the_same_alone() {
+    let (cases, predictions) = study();
+    let all = evaluate(&cases, &predictions, None, &settings()).unwrap();
+    let alone = evaluate(&cases[7..8], &predictions[7..8], None, &settings()).unwrap();
+    assert_eq!(all.images[7], alone.images[0]);
+    assert!(alone.intervals_by_group.is_none());
+    assert_eq!(alone.std_over_images["ged_exact"], 0.0);
+}
+
+#[test]
+fn a_given_oracle_replaces_the_one_from_the_truth() {
+    let (cases, predictions) = study();
+    let given: Vec<f64> = (0..40).map(|k| 0.001 * f64::from(k)).collect();
+    let report = evaluate(&cases, &predictions, Some(&given), &settings()).unwrap();
+    assert!((report.summary.oracle_ged.unwrap() - 0.0195).abs() < 1e-12);
+    let broken = evaluate(&cases, &predictions, Some(&[f64::NAN; 40]), &settings()).unwrap_err().to_string();
+    assert!(broken.contains("case case-") && broken.contains("oracle"), "{broken}");
+    assert!(evaluate(&cases, &predictions, Some(&given[1..]), &settings()).is_err());
+    assert!(evaluate(&cases, &predictions[1..], None, &settings()).is_err());
+    let none = evaluate(&[], &[], None, &settings()).unwrap_err().to_string();
+    assert!(none.contains("no case"), "{none}");
+}
+
+#[test]
+fn without_truth_its_keys_are_absent() {
+    let (mut cases, predictions) = study();
+    cases.iter_mut().for_each(|case| case.truth = None);
+    let report = evaluate(&cases, &predictions, None, &settings()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    for key in ["oracle_ged", "mode_recall", "mode_probability_std", "total_variation"] {
+        assert!(json["summary"].get(key).is_none() && json["images"][0].get(key).is_none(), "{key}");
+    }
+    assert!(!report.table().contains("mode_recall"));
+}
+
+#[test]
+fn written_and_read_back() {
+    let (cases, predictions) = study();
+    let report = evaluate(&cases, &predictions, None, &settings()).unwrap();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.json");
+    report.write(&path).unwrap();
+    let back = Report::read(&path).unwrap();
+    assert_eq!(back.summary.cases, 40);
+    assert!((back.summary.scores.ged_exact - report.summary.scores.ged_exact).abs() < 1e-12);
+    assert!(back.summary.truth.is_some());
+    std::fs::write(&path, report.to_json().replace("\"version\": 1", "\"version\": 99")).unwrap();
+    let error = Report::read(&path).unwrap_err().to_string();
+    assert!(error.contains("version 99") && error.contains("report.json"), "{error}");
+}
+
+#[test]
+fn the_table_is_aligned_and_labelled() {
+    let (cases, predictions) = study();
+    let table = evaluate(&cases, &predictions, None, &settings()).unwrap().table();
+    for said in [
+        "split test: 40 cases of 10 groups",
+        "20.0 % of the labels",
+        "std over images",
+        "ged_exact",
+        "b3:0123",
+    ] {
+        assert!(table.contains(said), "{said} is missing in\n{table}");
+    }
+    let ends: Vec<usize> = table
+        .lines()
+        .filter(|line| line.starts_with("ged_") || line.starts_with("hm_iou"))
+        .map(str::len)
+        .collect();
+    assert!(ends.len() >= 8 && ends.iter().all(|&end| end == ends[0]), "{table}");
+    println!("{table}");
+}
