@@ -4,12 +4,21 @@
 //!
 //! | module | what it is for |
 //! |---|---|
+//! | [`augment`], [`normalise`] | what training does to a case before the network sees it |
+//! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
+//! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ and NIfTI; writing masks in the input's geometry |
 //! | [`image`], [`mask`], [`case`] | the nouns: [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Hypothesis`], [`Prediction`] |
 
+pub mod augment;
 pub mod case;
+pub mod dataset;
 pub mod error;
+pub mod export;
 pub mod image;
+pub mod import;
 pub mod mask;
+pub mod normalise;
+mod random;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};
 pub use error::{Error, Result};
