@@ -47,7 +47,10 @@ impl Augmentation {
         ];
         for (name, value, most) in bounds {
             if !(0.0..=most).contains(&value) {
-                return Err(Error::mismatch(format!("augment.{name}"), format!("{value} is outside 0 to {most}")));
+                return Err(Error::mismatch(
+                    format!("augment.{name}"),
+                    format!("{value} is outside 0 to {most}"),
+                ));
             }
         }
         if self.crop.is_some_and(|[width, height]| width == 0 || height == 0) {
@@ -62,7 +65,10 @@ impl Augmentation {
         let mut random = Random::new(seed, sample);
         // Every number is drawn, used or not: switching one option on leaves the others' draws alone.
         Drawn {
-            flip: [random.unit() < f64::from(self.flip_horizontal), random.unit() < f64::from(self.flip_vertical)],
+            flip: [
+                random.unit() < f64::from(self.flip_horizontal),
+                random.unit() < f64::from(self.flip_vertical),
+            ],
             quarter_turns: random.index(4) * usize::from(self.quarter_turns),
             angle: (random.signed() * f64::from(self.rotation)).to_radians(),
             scale: (1.0 + f64::from(self.scale)).powf(random.signed()),
@@ -107,10 +113,17 @@ impl Drawn {
                     annotations: case
                         .annotations
                         .iter()
-                        .map(|old| Annotation { mask: moved(&old.mask), rater: old.rater.clone(), weight: old.weight })
+                        .map(|old| Annotation {
+                            mask: moved(&old.mask),
+                            rater: old.rater.clone(),
+                            weight: old.weight,
+                        })
                         .collect(),
                     truth: case.truth.as_ref().map(|modes| {
-                        modes.iter().map(|old| Mode { mask: moved(&old.mask), probability: old.probability }).collect()
+                        modes
+                            .iter()
+                            .map(|old| Mode { mask: moved(&old.mask), probability: old.probability })
+                            .collect()
                     }),
                 }
             }
@@ -191,7 +204,10 @@ impl Motion {
     /// The nearest source pixel of each pixel of the result.
     fn nearest(&self) -> Vec<[usize; 2]> {
         let near = |[x, y]: [f64; 2]| {
-            [mirrored((x + 0.5).floor() as i64, self.source[0]), mirrored((y + 0.5).floor() as i64, self.source[1])]
+            [
+                mirrored((x + 0.5).floor() as i64, self.source[0]),
+                mirrored((y + 0.5).floor() as i64, self.source[1]),
+            ]
         };
         self.origins().map(near).collect()
     }
@@ -263,8 +279,7 @@ mod tests {
     fn agrees(case: &Case) -> bool {
         let mask = &case.annotations[0].mask;
         let (width, height) = (mask.width(), mask.height());
-        (0..width * height)
-            .all(|at| (case.image.pixels()[at] == 1.0) == mask.get(0, at % width, at / width))
+        (0..width * height).all(|at| (case.image.pixels()[at] == 1.0) == mask.get(0, at % width, at / width))
     }
 
     #[test]

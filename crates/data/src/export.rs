@@ -55,18 +55,24 @@ fn write_raster(path: &Path, mask: &Mask, format: ImageFormat) -> Result<()> {
     if mask.classes() == 1 {
         grey.iter_mut().for_each(|value| *value *= 255);
     }
-    let side = |length: usize| u32::try_from(length).map_err(|_| Error::mismatch(path.display(), "mask too large"));
+    let side =
+        |length: usize| u32::try_from(length).map_err(|_| Error::mismatch(path.display(), "mask too large"));
     let (width, height) = (side(mask.width())?, side(mask.height())?);
-    image::save_buffer_with_format(path, &grey, width, height, ExtendedColorType::L8, format).map_err(|e| match e {
-        image::ImageError::IoError(e) => Error::io(path, e),
-        other => Error::file(path, format!("cannot be written: {other}")),
+    image::save_buffer_with_format(path, &grey, width, height, ExtendedColorType::L8, format).map_err(|e| {
+        match e {
+            image::ImageError::IoError(e) => Error::io(path, e),
+            other => Error::file(path, format!("cannot be written: {other}")),
+        }
     })
 }
 
 /// Writes an unsigned 8-bit NPY array of label numbers, (rows, columns).
 fn write_npy_mask(path: &Path, mask: &Mask) -> Result<()> {
-    let mut header =
-        format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({}, {}), }}", mask.height(), mask.width());
+    let mut header = format!(
+        "{{'descr': '|u1', 'fortran_order': False, 'shape': ({}, {}), }}",
+        mask.height(),
+        mask.width()
+    );
     // The data starts at a multiple of 64 bytes, the header ends with a newline.
     let padding = 63 - (10 + header.len()) % 64;
     header.extend(std::iter::repeat_n(' ', padding));

@@ -45,7 +45,8 @@ impl Normalisation {
                 Self::ZScore => {
                     let count = plane.len() as f64;
                     let mean = plane.iter().map(|&value| f64::from(value)).sum::<f64>() / count;
-                    let variance = plane.iter().map(|&value| (f64::from(value) - mean).powi(2)).sum::<f64>() / count;
+                    let variance =
+                        plane.iter().map(|&value| (f64::from(value) - mean).powi(2)).sum::<f64>() / count;
                     rescale(plane, mean, variance.sqrt());
                 }
             }

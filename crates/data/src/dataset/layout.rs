@@ -71,10 +71,12 @@ impl Layout {
         match fitting[..] {
             [layout] => Ok(layout),
             [] => {
-                let looked: Vec<_> = Self::ALL.map(|layout| format!("{layout} ({})", layout.shape())).to_vec();
+                let looked: Vec<_> =
+                    Self::ALL.map(|layout| format!("{layout} ({})", layout.shape())).to_vec();
                 let files = root.files.iter().filter_map(|file| file.path.file_name());
                 let names = root.folders.iter().map(|folder| folder.name.clone());
-                let found: Vec<_> = names.chain(files.map(|name| name.to_string_lossy().into_owned())).collect();
+                let found: Vec<_> =
+                    names.chain(files.map(|name| name.to_string_lossy().into_owned())).collect();
                 let shown = found.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
                 Err(Error::dataset(
                     &root.path,

@@ -12,7 +12,9 @@ fn is_mask_folder(folder: &&Folder) -> bool {
 }
 
 pub(super) fn has_slices(root: &Folder) -> bool {
-    root.all().iter().any(|folder| folder.child("images").is_some() && folder.folders.iter().any(|f| is_mask_folder(&f)))
+    root.all()
+        .iter()
+        .any(|folder| folder.child("images").is_some() && folder.folders.iter().any(|f| is_mask_folder(&f)))
 }
 
 /// `PATIENT/nodule-N/{images,mask-0..}/slice-K.png` at any depth; the patient is the group.
@@ -22,12 +24,17 @@ pub(super) fn slices(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
         let Some(images) = nodule.child("images") else { continue };
         let masks: Vec<_> = nodule.folders.iter().filter(is_mask_folder).collect();
         let known: BTreeSet<_> = images.files.iter().map(|file| &file.stem).collect();
-        for stray in masks.iter().flat_map(|folder| &folder.files).filter(|file| !known.contains(&file.stem)) {
-            problems.push(Error::file(&stray.path, "is a mask without an image of that name; remove or rename it"));
+        for stray in masks.iter().flat_map(|folder| &folder.files).filter(|file| !known.contains(&file.stem))
+        {
+            problems.push(Error::file(
+                &stray.path,
+                "is a mask without an image of that name; remove or rename it",
+            ));
         }
         let patient = &nodule.owner;
         for image in &images.files {
-            let labels = masks.iter().filter_map(|folder| folder.files.iter().find(|file| file.stem == image.stem));
+            let labels =
+                masks.iter().filter_map(|folder| folder.files.iter().find(|file| file.stem == image.stem));
             sources.push(Source {
                 id: format!("{patient}/{}/{}", nodule.name, image.stem),
                 group: patient.clone(),
@@ -53,8 +60,11 @@ pub(super) fn crops(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
         let mut masks: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for file in truths.all().into_iter().flat_map(|folder| &folder.files) {
             match file.stem.rsplit_once("_l") {
-                Some((stem, reader)) if !reader.is_empty() && reader.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    let folder = file.path.parent().map_or(String::new(), |path| relative(path, &truths.path));
+                Some((stem, reader))
+                    if !reader.is_empty() && reader.bytes().all(|byte| byte.is_ascii_digit()) =>
+                {
+                    let folder =
+                        file.path.parent().map_or(String::new(), |path| relative(path, &truths.path));
                     masks.entry(format!("{folder}/{stem}")).or_default().push(file.path.as_path());
                 }
                 _ => problems.push(Error::file(
@@ -71,7 +81,8 @@ pub(super) fn crops(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
                 let id = [&prefix, &inner, &image.stem].map(String::as_str);
                 let id = id.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("/");
                 sources.push(Source {
-                    group: patient(&id).or_else(|| inner.split('/').next().filter(|name| !name.is_empty()))
+                    group: patient(&id)
+                        .or_else(|| inner.split('/').next().filter(|name| !name.is_empty()))
                         .map_or_else(|| id.clone(), str::to_owned),
                     images: vec![image.path.clone()],
                     labels: labels.into_iter().map(Label::unnamed).collect(),
@@ -82,7 +93,8 @@ pub(super) fn crops(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
             }
         }
         for stray in masks.values().flatten() {
-            problems.push(Error::file(*stray, "is a mask without an image of that name; remove or rename it"));
+            problems
+                .push(Error::file(*stray, "is a mask without an image of that name; remove or rename it"));
         }
     }
     sources

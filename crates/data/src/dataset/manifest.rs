@@ -123,7 +123,8 @@ fn csv_rows(path: &Path, text: &str) -> Result<Vec<ParsedRow>> {
             record.get(at).filter(|cell| !cell.is_empty())
         };
         let list = |name: &str| -> Vec<String> {
-            cell(name).map_or_else(Vec::new, |cell| cell.split(';').map(|part| part.trim().to_owned()).collect())
+            cell(name)
+                .map_or_else(Vec::new, |cell| cell.split(';').map(|part| part.trim().to_owned()).collect())
         };
         let weights: std::result::Result<Vec<f32>, String> = list("weight")
             .iter()
@@ -157,7 +158,8 @@ fn source(base: &Path, row: Row) -> std::result::Result<Source, String> {
         }
         Err(format!("there is no file {} (paths are relative to the manifest)", path.display()))
     };
-    let images = image.into_vec().iter().map(|name| existing(name)).collect::<std::result::Result<Vec<_>, _>>()?;
+    let images =
+        image.into_vec().iter().map(|name| existing(name)).collect::<std::result::Result<Vec<_>, _>>()?;
     if images.is_empty() {
         return Err(format!("case '{id}' has no image"));
     }
@@ -194,8 +196,13 @@ fn join(known: &mut Source, more: Source) -> std::result::Result<(), String> {
     if more.labels.is_empty() {
         return Err(format!("the id '{id}' is given twice; ids are unique"));
     }
-    if let Some(label) = more.labels.iter().find(|label| known.labels.iter().any(|old| old.path == label.path)) {
-        return Err(format!("the id '{id}' is given twice with the same annotation {}", label.path.display()));
+    if let Some(label) =
+        more.labels.iter().find(|label| known.labels.iter().any(|old| old.path == label.path))
+    {
+        return Err(format!(
+            "the id '{id}' is given twice with the same annotation {}",
+            label.path.display()
+        ));
     }
     known.labels.extend(more.labels);
     Ok(())

@@ -118,7 +118,10 @@ impl Dataset {
     fn find(path: &Path, options: &Options, problems: &mut Vec<Error>) -> Result<Self> {
         let (layout, mut sources, implied) = find_sources(path, options.layout, problems)?;
         if sources.is_empty() && problems.is_empty() {
-            return Err(Error::dataset(path, format!("holds no cases in the layout {layout}; check the path")));
+            return Err(Error::dataset(
+                path,
+                format!("holds no cases in the layout {layout}; check the path"),
+            ));
         }
         let depths: Vec<_> =
             sources.par_iter().map(|source| import::depth(&source.images[0], &options.limits)).collect();
@@ -222,7 +225,10 @@ fn find_sources(
     if !path.is_dir() {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         if path.is_file() && !matches!(extension.to_ascii_lowercase().as_str(), "jsonl" | "csv") {
-            return Err(Error::dataset(path, "is a file but no .jsonl or .csv manifest; give a folder or manifest"));
+            return Err(Error::dataset(
+                path,
+                "is a file but no .jsonl or .csv manifest; give a folder or manifest",
+            ));
         }
         if let Some(other) = layout.filter(|&layout| layout != Layout::Manifest) {
             return Err(Error::dataset(path, format!("is a file, but the layout {other} wants a folder")));

@@ -31,16 +31,22 @@ pub(super) fn sources(root: &Folder, problems: &mut Vec<Error>) -> Result<(Vec<S
         let mut channels: BTreeMap<&str, BTreeMap<usize, PathBuf>> = BTreeMap::new();
         for file in &images.files {
             match file.stem.rsplit_once('_') {
-                Some((case, number)) if number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Some((case, number))
+                    if number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit()) =>
+                {
                     let channel = number.parse().unwrap_or_default();
                     channels.entry(case).or_default().insert(channel, file.path.clone());
                 }
-                _ => problems.push(Error::file(&file.path, "lacks a channel number; name it CASE_0000, CASE_0001, …")),
+                _ => problems
+                    .push(Error::file(&file.path, "lacks a channel number; name it CASE_0000, CASE_0001, …")),
             }
         }
         for (_, folder) in &raters {
             for file in folder.files.iter().filter(|file| !channels.contains_key(file.stem.as_str())) {
-                let reason = format!("is a mask without an image images{part}/{}_0000; remove or rename it", file.stem);
+                let reason = format!(
+                    "is a mask without an image images{part}/{}_0000; remove or rename it",
+                    file.stem
+                );
                 problems.push(Error::file(&file.path, reason));
             }
         }
@@ -50,7 +56,11 @@ pub(super) fn sources(root: &Folder, problems: &mut Vec<Error>) -> Result<(Vec<S
                 let found: Vec<_> = files.keys().map(|channel| format!("{channel:04}")).collect();
                 problems.push(Error::dataset(
                     &images.path,
-                    format!("case {case} has the channels {}, not 0000 to {:04}", found.join(", "), wanted - 1),
+                    format!(
+                        "case {case} has the channels {}, not 0000 to {:04}",
+                        found.join(", "),
+                        wanted - 1
+                    ),
                 ));
                 continue;
             }
@@ -114,7 +124,9 @@ impl Description {
                 None => {
                     return Err(Error::file(
                         &path,
-                        format!("gives the label '{name}' no single number; region-based labels are not read, list plain classes"),
+                        format!(
+                            "gives the label '{name}' no single number; region-based labels are not read, list plain classes"
+                        ),
                     ));
                 }
             }
@@ -122,6 +134,9 @@ impl Description {
         if !(1..=MOST_CLASSES).contains(&classes) {
             return Err(Error::file(&path, format!("labels go up to {classes}, not 1 to {MOST_CLASSES}")));
         }
-        Ok(Self { channels, rule: Some(if classes == 1 { MaskRule::Binary } else { MaskRule::Labels(classes) }) })
+        Ok(Self {
+            channels,
+            rule: Some(if classes == 1 { MaskRule::Binary } else { MaskRule::Labels(classes) }),
+        })
     }
 }

@@ -42,7 +42,8 @@ impl Packed {
     /// Packs cases.
     pub fn pack(cases: &[Case]) -> Self {
         let encoded: Vec<_> = cases.par_iter().map(record::encode).collect();
-        let mut packed = Self { bytes: Vec::new(), records: Vec::new(), origin: PathBuf::from("packed cases") };
+        let mut packed =
+            Self { bytes: Vec::new(), records: Vec::new(), origin: PathBuf::from("packed cases") };
         packed.bytes.reserve_exact(encoded.iter().map(Vec::len).sum());
         for record in encoded {
             let start = packed.bytes.len();
@@ -132,7 +133,9 @@ impl Packed {
         }
         let length = u64::from_le_bytes(array(&head[12..20]));
         if stored - CHECKED as u64 != length {
-            return Err(packed.damaged(format!("is truncated: {} of {length} bytes", stored - CHECKED as u64)));
+            return Err(
+                packed.damaged(format!("is truncated: {} of {length} bytes", stored - CHECKED as u64))
+            );
         }
         let mut found = [0; 32];
         file.read_exact(&mut found).map_err(|e| Error::io(path, e))?;
@@ -175,7 +178,10 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 }
 
 /// Writes beside the target and renames, so that a reader never meets half a file.
-pub(super) fn replace_file(path: &Path, write: impl FnOnce(&mut fs::File) -> std::io::Result<()>) -> Result<()> {
+pub(super) fn replace_file(
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> std::io::Result<()>,
+) -> Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = PathBuf::from(beside);

@@ -15,7 +15,8 @@ use crate::{Annotation, Case, Geometry, Image, Mask, Mode};
 
 pub(super) fn encode(case: &Case) -> Vec<u8> {
     let image = &case.image;
-    let mut out = Vec::with_capacity(256 + image.pixels().len() + case.annotations.len() * image.pixels().len() / 8);
+    let mut out =
+        Vec::with_capacity(256 + image.pixels().len() + case.annotations.len() * image.pixels().len() / 8);
     put_text(&mut out, &case.id);
     put_text(&mut out, &case.group);
     for number in [image.width(), image.height(), image.channels()] {
@@ -87,7 +88,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Case> {
         0 => None,
         kind @ (1 | 2) => {
             let spacing = input.floats()?;
-            let affine = if kind == 2 { Some([input.floats()?, input.floats()?, input.floats()?]) } else { None };
+            let affine =
+                if kind == 2 { Some([input.floats()?, input.floats()?, input.floats()?]) } else { None };
             Some(Geometry { spacing, affine })
         }
         _ => return None,
@@ -196,8 +198,8 @@ mod tests {
             -1e6f32..1e6,
             Just(-0.0)
         ];
-        (1..9usize, 1..9usize, 1..5usize, any::<u64>(), proptest::option::of("\\PC{0,6}"), 0..4usize).prop_flat_map(
-            move |(width, height, channels, seed, rater, readers)| {
+        (1..9usize, 1..9usize, 1..5usize, any::<u64>(), proptest::option::of("\\PC{0,6}"), 0..4usize)
+            .prop_flat_map(move |(width, height, channels, seed, rater, readers)| {
                 let pixels = proptest::collection::vec(value.clone(), width * height * channels);
                 (pixels, "\\PC{0,12}", any::<bool>()).prop_map(move |(pixels, id, known)| {
                     let mut image = Image::new(width, height, channels, pixels);
@@ -219,8 +221,7 @@ mod tests {
                         truth: known.then(|| vec![mode]),
                     }
                 })
-            },
-        )
+            })
     }
 
     proptest! {

@@ -25,9 +25,9 @@ pub struct Roster {
 impl Roster {
     /// The roster of loaded cases.
     pub fn of(cases: &[Case]) -> Self {
-        let hashed = cases.par_iter().map(|case| {
-            (case.id.clone(), case.group.clone(), blake3::hash(&record::encode(case)))
-        });
+        let hashed = cases
+            .par_iter()
+            .map(|case| (case.id.clone(), case.group.clone(), blake3::hash(&record::encode(case))));
         Self::new(hashed.collect())
     }
 
@@ -86,7 +86,10 @@ impl Split {
     pub fn by_group(roster: &Roster, shares: &[(&str, f64)], seed: u64) -> Result<Self> {
         let total: f64 = shares.iter().map(|(_, share)| share).sum();
         if shares.iter().any(|(_, share)| share.is_nan() || *share <= 0.0) || (total - 1.0).abs() > 1e-6 {
-            return Err(Error::mismatch("split", format!("the shares {shares:?} must be positive and sum to 1")));
+            return Err(Error::mismatch(
+                "split",
+                format!("the shares {shares:?} must be positive and sum to 1"),
+            ));
         }
         let groups = roster.shuffled_groups(seed);
         enough(&groups, shares.len())?;
@@ -116,7 +119,10 @@ impl Split {
     /// `folds` parts of nearly equal size, `fold-0` and so on; see [`Split::fold`].
     pub fn k_fold(roster: &Roster, folds: usize, seed: u64) -> Result<Self> {
         if folds < 2 {
-            return Err(Error::mismatch("folds", format!("{folds} folds; cross-validation needs at least 2")));
+            return Err(Error::mismatch(
+                "folds",
+                format!("{folds} folds; cross-validation needs at least 2"),
+            ));
         }
         let mut groups = roster.shuffled_groups(seed);
         enough(&groups, folds)?;
@@ -227,5 +233,8 @@ fn enough(groups: &[Vec<String>], parts: usize) -> Result<()> {
     if groups.len() >= parts && parts > 0 {
         return Ok(());
     }
-    Err(Error::mismatch("split", format!("{} groups cannot fill {parts} parts; use fewer parts", groups.len())))
+    Err(Error::mismatch(
+        "split",
+        format!("{} groups cannot fill {parts} parts; use fewer parts", groups.len()),
+    ))
 }

@@ -24,7 +24,11 @@ impl ImageFile {
             return None;
         }
         let stem = match stem.len().checked_sub(4).and_then(|cut| stem.split_at_checked(cut)) {
-            Some((inner, nii)) if extension.eq_ignore_ascii_case("gz") && nii.eq_ignore_ascii_case(".nii") => inner,
+            Some((inner, nii))
+                if extension.eq_ignore_ascii_case("gz") && nii.eq_ignore_ascii_case(".nii") =>
+            {
+                inner
+            }
             _ => stem,
         };
         Some(Self { path, stem: stem.to_owned() })

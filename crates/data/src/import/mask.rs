@@ -94,7 +94,10 @@ pub(crate) fn slice_mask(path: &Path, samples: &Samples, z: usize, rule: MaskRul
         MaskRule::Threshold(threshold) => {
             for ((x, y), &value) in pixels {
                 if value.is_nan() {
-                    return Err(Error::file(path, format!("has no number at pixel ({x}, {y}); repair the mask")));
+                    return Err(Error::file(
+                        path,
+                        format!("has no number at pixel ({x}, {y}); repair the mask"),
+                    ));
                 }
                 if value >= threshold {
                     mask.set(0, x, y, true);

@@ -49,7 +49,10 @@ impl Limits {
     fn check(&self, path: &Path, size: &Size, sample_bytes: u64, stored: u64) -> Result<()> {
         let Size { width, height, depth, channels } = *size;
         let refuse = |why: String| {
-            Err(Error::file(path, format!("declares {width}x{height}x{depth} with {channels} channel(s): {why}")))
+            Err(Error::file(
+                path,
+                format!("declares {width}x{height}x{depth} with {channels} channel(s): {why}"),
+            ))
         };
         if width == 0 || height == 0 || depth == 0 {
             return refuse("there is nothing in it; remove the file or export it again".into());
@@ -145,8 +148,12 @@ pub(crate) fn identify(path: &Path) -> Result<Format> {
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Ok(Format::Npy),
         [b'P', b'K', 3 | 5, 4 | 6, ..] => Ok(Format::Npz),
         // Gzip, or one of the four-byte header lengths of NIfTI and its relatives.
-        [0x1f, 0x8b, ..] | [0x5c | 0x1c, 1 | 2, 0, 0, ..] | [0, 0, 1 | 2, 0x5c | 0x1c, ..] => Ok(Format::Nifti),
-        [0, 0, 0, 1, ..] => refuse("looks like FreeSurfer MGH; convert it to NIfTI-1 (mri_convert x.mgz x.nii.gz)"),
+        [0x1f, 0x8b, ..] | [0x5c | 0x1c, 1 | 2, 0, 0, ..] | [0, 0, 1 | 2, 0x5c | 0x1c, ..] => {
+            Ok(Format::Nifti)
+        }
+        [0, 0, 0, 1, ..] => {
+            refuse("looks like FreeSurfer MGH; convert it to NIfTI-1 (mri_convert x.mgz x.nii.gz)")
+        }
         [0x80, 2..=5, ..] => refuse(
             "is a Python pickle, which is a program and is never executed here; save the array with numpy.save(..., allow_pickle=False)",
         ),

@@ -60,16 +60,26 @@ impl Header {
             348 => false,
             0x5c01_0000 => true,
             540 | 0x1c02_0000 => {
-                return refuse("is NIfTI-2; convert it to NIfTI-1 (for example with nibabel or mrconvert)".into());
+                return refuse(
+                    "is NIfTI-2; convert it to NIfTI-1 (for example with nibabel or mrconvert)".into(),
+                );
             }
             0x0100_0000 => {
-                return refuse("is FreeSurfer MGZ; convert it to NIfTI-1 (mri_convert x.mgz x.nii.gz)".into());
+                return refuse(
+                    "is FreeSurfer MGZ; convert it to NIfTI-1 (mri_convert x.mgz x.nii.gz)".into(),
+                );
             }
-            _ => return refuse("is not NIfTI-1: its first four bytes are no header length; export it again".into()),
+            _ => {
+                return refuse(
+                    "is not NIfTI-1: its first four bytes are no header length; export it again".into(),
+                );
+            }
         };
         match &raw[344..348] {
             b"n+1\0" => {}
-            b"ni1\0" => return refuse("is one half of a .hdr/.img pair; save it as a single .nii file".into()),
+            b"ni1\0" => {
+                return refuse("is one half of a .hdr/.img pair; save it as a single .nii file".into());
+            }
             _ => return refuse("is Analyze 7.5 or lacks the NIfTI signature; convert it to NIfTI-1".into()),
         }
         let field = Fields { raw: &raw, big_endian };
@@ -83,7 +93,12 @@ impl Header {
             let length = field.short(42 + 2 * axis);
             extent[axis] = match usize::try_from(length) {
                 Ok(length) if length > 0 => length,
-                _ => return refuse(format!("declares {length} as length of axis {}; export it again", axis + 1)),
+                _ => {
+                    return refuse(format!(
+                        "declares {length} as length of axis {}; export it again",
+                        axis + 1
+                    ));
+                }
             };
         }
         if let Some(axis) = (3..7).find(|&axis| extent[axis] > 1) {
@@ -115,22 +130,30 @@ impl Header {
                     1536 => "128-bit",
                     _ => "unknown",
                 };
-                return refuse(format!("holds {name} voxels (datatype {datatype}); save integers or float32"));
+                return refuse(format!(
+                    "holds {name} voxels (datatype {datatype}); save integers or float32"
+                ));
             }
         };
         if bits as i64 != 8 * sample.bytes() as i64 {
-            return refuse(format!("declares {bits} bits per voxel for datatype {datatype}; export it again"));
+            return refuse(format!(
+                "declares {bits} bits per voxel for datatype {datatype}; export it again"
+            ));
         }
 
         let offset = field.float(108);
         let latest = FIRST_VOXEL as f32 + MOST_EXTENSION_BYTES;
         if !(FIRST_VOXEL as f32..=latest).contains(&offset) {
-            return refuse(format!("declares its voxels at byte {offset}, outside 352 to {latest}; export it again"));
+            return refuse(format!(
+                "declares its voxels at byte {offset}, outside 352 to {latest}; export it again"
+            ));
         }
 
         let (slope, inter) = (field.float(112), field.float(116));
         if slope.is_infinite() || inter.is_infinite() {
-            return refuse(format!("scales its values by {slope} and {inter}; correct scl_slope and scl_inter"));
+            return refuse(format!(
+                "scales its values by {slope} and {inter}; correct scl_slope and scl_inter"
+            ));
         }
         // By the standard a slope of 0 means "not scaled"; some writers put NaN there.
         let inter = if inter.is_nan() { 0.0 } else { inter };
@@ -140,7 +163,9 @@ impl Header {
         let geometry = field.geometry(axes as usize);
         let numbers = geometry.spacing.iter().chain(geometry.affine.iter().flatten().flatten());
         if numbers.into_iter().any(|number| !number.is_finite()) {
-            return refuse("has a spacing or affine that is not finite; correct pixdim, qform or sform".into());
+            return refuse(
+                "has a spacing or affine that is not finite; correct pixdim, qform or sform".into(),
+            );
         }
         Ok(Self { raw, big_endian, size, sample, first_voxel: offset as u64, scale, geometry })
     }
@@ -244,17 +269,25 @@ fn open(path: &Path, limits: &Limits) -> Result<(Header, Box<dyn Read>)> {
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
     let stored = file.metadata().map_err(|e| Error::io(path, e))?.len();
     let mut reader = BufReader::with_capacity(1 << 16, file);
-    let gzipped = std::io::BufRead::fill_buf(&mut reader).map_err(|e| Error::io(path, e))?.starts_with(&[0x1f, 0x8b]);
-    let mut stream: Box<dyn Read> = if gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
+    let gzipped =
+        std::io::BufRead::fill_buf(&mut reader).map_err(|e| Error::io(path, e))?.starts_with(&[0x1f, 0x8b]);
+    let mut stream: Box<dyn Read> =
+        if gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
     let mut raw = [0; HEADER_BYTES];
     stream.read_exact(&mut raw).map_err(|e| {
-        Error::file(path, format!("is no NIfTI-1 file: its header of 348 bytes cannot be read ({e}); export it again"))
+        Error::file(
+            path,
+            format!("is no NIfTI-1 file: its header of 348 bytes cannot be read ({e}); export it again"),
+        )
     })?;
     let header = Header::parse(path, raw)?;
     limits.check(path, &header.size, header.sample.bytes() as u64, stored)?;
     let needed = header.first_voxel + voxel_bytes(&header) as u64;
     if !gzipped && stored < needed {
-        return Err(Error::file(path, format!("is truncated: {stored} of {needed} bytes; copy or export it again")));
+        return Err(Error::file(
+            path,
+            format!("is truncated: {stored} of {needed} bytes; copy or export it again"),
+        ));
     }
     Ok((header, stream))
 }
@@ -270,15 +303,17 @@ pub fn read_header(path: &Path, limits: &Limits) -> Result<Header> {
 
 pub(super) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
     let (header, mut stream) = open(path, limits)?;
-    let unpack =
-        |e: std::io::Error| Error::file(path, format!("cannot be unpacked: {e}; copy or export the file again"));
+    let unpack = |e: std::io::Error| {
+        Error::file(path, format!("cannot be unpacked: {e}; copy or export the file again"))
+    };
     let skipped = header.first_voxel - HEADER_BYTES as u64;
     let passed = std::io::copy(&mut stream.by_ref().take(skipped), &mut std::io::sink()).map_err(unpack)?;
     let length = voxel_bytes(&header);
     let mut bytes = Vec::new();
     stream.by_ref().take(length as u64).read_to_end(&mut bytes).map_err(unpack)?;
     if passed < skipped || bytes.len() < length {
-        let reason = format!("is truncated: {} of {length} voxel bytes; copy or export it again", bytes.len());
+        let reason =
+            format!("is truncated: {} of {length} voxel bytes; copy or export it again", bytes.len());
         return Err(Error::file(path, reason));
     }
     // One byte more reaches gzip's checksum, which is compared there. Bytes after the voxels have no meaning.
@@ -410,7 +445,8 @@ mod tests {
     fn volumes_and_their_scale() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("v.nii");
-        for (slope, inter, expected) in [(0f32, 9f32, [0.0, 11.0]), (f32::NAN, 0.0, [0.0, 11.0]), (2.0, -1.0, [-1.0, 21.0])]
+        for (slope, inter, expected) in
+            [(0f32, 9f32, [0.0, 11.0]), (f32::NAN, 0.0, [0.0, 11.0]), (2.0, -1.0, [-1.0, 21.0])]
         {
             let mut bytes = with(112, &slope.to_le_bytes()).to_vec();
             bytes[116..120].copy_from_slice(&inter.to_le_bytes());
@@ -451,7 +487,8 @@ mod tests {
             assert_eq!(back.geometry.as_ref(), Some(&little.geometry));
             assert_eq!(back.values, [1., 0., 0., 0., 1., 0., 0., 0., 1., 0., 0., 1.]);
         }
-        let message = write_masks(&folder.path().join("x.nii"), &little, &masks[..1]).unwrap_err().to_string();
+        let message =
+            write_masks(&folder.path().join("x.nii"), &little, &masks[..1]).unwrap_err().to_string();
         assert!(message.contains("1 masks for a volume of 2 slices"), "{message}");
     }
 }

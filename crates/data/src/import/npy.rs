@@ -69,7 +69,8 @@ fn read_header(path: &Path, stream: &mut impl Read) -> Result<Header> {
     if length > MOST_HEADER_BYTES {
         return Err(broken(path, format!("a header of {length} bytes")));
     }
-    let text = String::from_utf8(exactly(length as usize)?).map_err(|_| broken(path, "a header that is no text"))?;
+    let text =
+        String::from_utf8(exactly(length as usize)?).map_err(|_| broken(path, "a header that is no text"))?;
     parse_header(path, &text)
 }
 
@@ -116,7 +117,8 @@ fn parse_header(path: &Path, text: &str) -> Result<Header> {
     };
     let fortran = value("fortran_order").ok_or_else(|| missing("fortran_order"))?;
     let shape = value("shape").ok_or_else(|| missing("shape"))?;
-    let shape = shape.strip_prefix('(').and_then(|rest| rest.split(')').next()).ok_or_else(|| missing("shape"))?;
+    let shape =
+        shape.strip_prefix('(').and_then(|rest| rest.split(')').next()).ok_or_else(|| missing("shape"))?;
     let shape: Vec<usize> = shape
         .split(',')
         .map(str::trim)

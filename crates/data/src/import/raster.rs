@@ -108,6 +108,10 @@ pub(super) fn read_tiff(path: &Path, limits: &Limits) -> Result<Samples> {
     }
     reader.rewind().map_err(|e| Error::io(path, e))?;
     let mut decoder = TiffDecoder::new(reader).map_err(|e| source.refused(e))?;
-    decoder.set_limits(source.decoder_limits()).map_err(|e| source.refused(e))?;
+    let mut decoder_limits = source.decoder_limits();
+    // A strip is no longer than the file, whatever the file says; 1 MiB is for its directory.
+    let most = decoder.total_bytes().saturating_mul(2).saturating_add(source.stored + (1 << 20));
+    decoder_limits.max_alloc = Some(limits.bytes.min(most));
+    decoder.set_limits(decoder_limits).map_err(|e| source.refused(e))?;
     source.decode(decoder)
 }
