@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::random::Random;
+use crate::draw::Draw;
 use crate::{Annotation, Case, Error, Image, Mask, Mode, Result};
 
 /// What may be done to a sample. The default does nothing.
@@ -62,22 +62,19 @@ impl Augmentation {
     /// The parameters of one sample: the same for the same seed and sample number, whatever was drawn
     /// before.
     pub fn draw(&self, seed: u64, sample: u64) -> Drawn {
-        let mut random = Random::new(seed, sample);
+        let mut random = Draw::new(seed, &["augment"], sample);
         // Every number is drawn, used or not: switching one option on leaves the others' draws alone.
         Drawn {
-            flip: [
-                random.unit() < f64::from(self.flip_horizontal),
-                random.unit() < f64::from(self.flip_vertical),
-            ],
+            flip: [self.flip_horizontal, self.flip_vertical].map(|chance| random.chance(f64::from(chance))),
             quarter_turns: random.index(4) * usize::from(self.quarter_turns),
-            angle: (random.signed() * f64::from(self.rotation)).to_radians(),
-            scale: (1.0 + f64::from(self.scale)).powf(random.signed()),
+            angle: (random.uniform(-1.0, 1.0) * f64::from(self.rotation)).to_radians(),
+            scale: (1.0 + f64::from(self.scale)).powf(random.uniform(-1.0, 1.0)),
             crop: self.crop,
             crop_place: [random.unit(), random.unit()],
-            gain: 1.0 + random.signed() as f32 * self.gain,
-            offset: random.signed() as f32 * self.offset,
+            gain: 1.0 + random.uniform(-1.0, 1.0) as f32 * self.gain,
+            offset: random.uniform(-1.0, 1.0) as f32 * self.offset,
             noise: self.noise,
-            noise_stream: (seed ^ 0x6e6f_6973_65, sample),
+            noise_stream: (seed, sample),
         }
     }
 }
@@ -145,8 +142,9 @@ impl Drawn {
         let shift = mean - mean * self.gain + self.offset * range;
         pixels.iter_mut().for_each(|value| *value = *value * self.gain + shift);
         if self.noise > 0.0 {
-            let mut random = Random::new(self.noise_stream.0, self.noise_stream.1);
-            pixels.iter_mut().for_each(|value| *value += self.noise * range * random.bell());
+            let (seed, sample) = self.noise_stream;
+            let mut random = Draw::new(seed, &["augment", "noise"], sample);
+            pixels.iter_mut().for_each(|value| *value += self.noise * range * random.bell() as f32);
         }
     }
 

@@ -43,6 +43,8 @@ pub enum Error {
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
+// By value, so that a caller may pass what is at hand: a literal, a `format!`, another error.
+#[allow(clippy::needless_pass_by_value)]
 impl Error {
     /// A file error from anything printable.
     pub fn file(path: impl Into<PathBuf>, reason: impl ToString) -> Self {

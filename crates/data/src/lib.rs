@@ -8,17 +8,19 @@
 //! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
 //! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ and NIfTI; writing masks in the input's geometry |
 //! | [`image`], [`mask`], [`case`] | the nouns: [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Hypothesis`], [`Prediction`] |
+//! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 
 pub mod augment;
 pub mod case;
 pub mod dataset;
+mod draw;
 pub mod error;
 pub mod export;
 pub mod image;
 pub mod import;
 pub mod mask;
 pub mod normalise;
-mod random;
+pub mod synthetic;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};
 pub use error::{Error, Result};

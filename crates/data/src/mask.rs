@@ -1,6 +1,8 @@
 //! A segmentation, bit-packed: one plane of bits per foreground class, so that intersections and
 //! unions are population counts.
 
+use std::ops::Range;
+
 /// Bit planes, one per foreground class (background is the absence of all). Pixel (x, y) of a class
 /// is bit `(y * width + x) % 64` of word `(y * width + x) / 64` of that plane; bits past the last
 /// pixel are zero.
@@ -120,5 +122,79 @@ impl Mask {
             }
         }
         labels
+    }
+
+    /// Puts the pixels `columns` of row `y` into a class, a word at a time.
+    pub fn fill_row(&mut self, class: usize, y: usize, columns: Range<usize>) {
+        assert!(
+            columns.end <= self.width && y < self.height,
+            "columns {columns:?} of row {y} of a {}x{} mask",
+            self.width,
+            self.height
+        );
+        if columns.is_empty() {
+            return;
+        }
+        let plane = class * (self.width * self.height).div_ceil(64);
+        let (first, last) = (y * self.width + columns.start, y * self.width + columns.end - 1);
+        let (from, to) = (u64::MAX << (first % 64), u64::MAX >> (63 - last % 64));
+        let words = &mut self.words[plane + first / 64..=plane + last / 64];
+        if let [only] = words {
+            *only |= from & to;
+        } else {
+            let end = words.len() - 1;
+            words[0] |= from;
+            words[1..end].fill(u64::MAX);
+            words[end] |= to;
+        }
+    }
+
+    /// The pixels in both masks.
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.combined(other, |a, b| a & b)
+    }
+
+    /// The pixels in either mask.
+    pub fn union(&self, other: &Self) -> Self {
+        self.combined(other, |a, b| a | b)
+    }
+
+    /// The pixels in this mask and not in the other.
+    pub fn difference(&self, other: &Self) -> Self {
+        self.combined(other, |a, b| a & !b)
+    }
+
+    fn combined(&self, other: &Self, word: impl Fn(u64, u64) -> u64) -> Self {
+        let size = |mask: &Self| (mask.width, mask.height, mask.classes);
+        assert_eq!(size(self), size(other), "two masks must have the same width, height and classes");
+        let words = self.words.iter().zip(&other.words).map(|(&a, &b)| word(a, b)).collect();
+        Self { words, ..*self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_fill_as_single_pixels_do() {
+        for (start, end) in [(0, 0), (0, 1), (3, 9), (0, 70), (69, 70), (5, 66)] {
+            for y in 0..3 {
+                let mut filled = Mask::empty(70, 3, 2);
+                filled.fill_row(1, y, start..end);
+                let mut expected = Mask::empty(70, 3, 2);
+                (start..end).for_each(|x| expected.set(1, x, y, true));
+                assert_eq!(filled, expected, "columns {start}..{end} of row {y}");
+            }
+        }
+    }
+
+    #[test]
+    fn set_algebra_is_pixelwise() {
+        let a = Mask::from_fn(9, 9, |x, _| x < 5);
+        let b = Mask::from_fn(9, 9, |_, y| y < 4);
+        assert_eq!(a.intersection(&b), Mask::from_fn(9, 9, |x, y| x < 5 && y < 4));
+        assert_eq!(a.union(&b), Mask::from_fn(9, 9, |x, y| x < 5 || y < 4));
+        assert_eq!(a.difference(&b), Mask::from_fn(9, 9, |x, y| x < 5 && y >= 4));
     }
 }

@@ -1,1 +1,46 @@
-//! Tensors, a gradient tape and CPU kernels.
+//! Tensors, a gradient tape and kernels: only what the method needs, each operation at the hardware's
+//! speed.
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`tensor`], [`shape`] | values with a shape on a device; buffers reused from step to step |
+//! | [`tape`] | [`Tape`] records what is done to parameters, [`Tape::backward`] gives their gradients |
+//! | `ops` | the operations, as methods of [`Var`] |
+//! | [`parameters`], [`optim`], [`store`] | named tensors, Adam, safetensors files |
+//! | `cpu` | the kernels, by instruction set; the only place with `unsafe` |
+//!
+//! ```
+//! use multivalued_engine::{Device, Parameters, Tape, Tensor, Var};
+//!
+//! let device = Device::cpu();
+//! let mut parameters = Parameters::new();
+//! let weight = parameters.add("weight", Tensor::full(&device, [2, 1], 0.5));
+//! let x = Var::constant(Tensor::from_slice(&device, [1, 2], &[3.0, 4.0]));
+//!
+//! let tape = Tape::recording(&parameters);
+//! let loss = x.matmul(&tape.get(weight)).sum();
+//! assert_eq!(loss.item(), 3.5);
+//! let gradients = tape.backward(&loss);
+//! assert_eq!(gradients.get(weight).unwrap().to_vec(), [3.0, 4.0]);
+//! ```
+//!
+//! Errors in files are [`store::StoreError`]s; a wrong shape is a broken invariant of the caller and
+//! panics with both shapes in the sentence.
+
+mod cpu;
+mod ops;
+pub mod optim;
+pub mod parameters;
+pub mod shape;
+pub mod store;
+pub mod tape;
+pub mod tensor;
+
+pub use cpu::Isa;
+pub use cpu::resize::Corners;
+pub use ops::BatchStatistics;
+pub use optim::{Adam, AdamOptions, Group, Stepped};
+pub use parameters::{Parameter, ParameterId, Parameters};
+pub use shape::Shape;
+pub use tape::{Gradients, Tape, Var};
+pub use tensor::{Cpu, Device, Tensor};

@@ -1,23 +1,24 @@
 //! Data sets on disk as cases: what lies where is found first (no pixels are read), cases are then
 //! loaded one by one, all in parallel, or from a packed cache.
 //!
-//! | module | what it is for |
+//! | item | what it is for |
 //! |---|---|
-//! | [`layout`] | how files are arranged; one reader per [`Layout`] |
+//! | [`Dataset`] | the cases of a folder or manifest, by their files |
+//! | [`Layout`] | how the files are arranged |
 //! | [`inspect`] | every fault and the counts of a data set, for `validate` |
-//! | [`packed`] | cases in few bytes, in memory and as cache file |
-//! | [`split`] | train, validation and test, or k folds, by group |
+//! | [`Packed`] | cases in few bytes, in memory and as cache file |
+//! | [`Split`] | train, validation and test, or k folds, by group |
 
 mod case_folders;
-pub mod inspect;
-pub mod layout;
+mod inspect;
+mod layout;
 mod lidc;
 mod load;
 mod manifest;
 mod nnunet;
-pub mod packed;
+mod packed;
 mod record;
-pub mod split;
+mod split;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -235,10 +236,10 @@ fn find_sources(
         }
         return Ok((Layout::Manifest, manifest::sources(path, problems)?, None));
     }
-    if layout == Some(Layout::Manifest) || layout.is_none() {
-        if let Some(file) = layout::manifest_in(path) {
-            return Ok((Layout::Manifest, manifest::sources(&file, problems)?, None));
-        }
+    if layout.is_none_or(|layout| layout == Layout::Manifest)
+        && let Some(file) = layout::manifest_in(path)
+    {
+        return Ok((Layout::Manifest, manifest::sources(&file, problems)?, None));
     }
     let root = Folder::read(path)?;
     let layout = layout.map_or_else(|| Layout::detect(&root), Ok)?;

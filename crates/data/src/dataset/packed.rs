@@ -69,7 +69,7 @@ impl Packed {
 
     /// Unpacks one case.
     pub fn case(&self, index: usize) -> Result<Case> {
-        record::decode(self.record(index)).ok_or_else(|| self.damaged(format!("case {index} is malformed")))
+        record::decode(self.record(index)).ok_or_else(|| self.damaged(&format!("case {index} is malformed")))
     }
 
     /// Unpacks all cases in parallel, in order.
@@ -85,10 +85,10 @@ impl Packed {
             Some((id, group, blake3::hash(bytes)))
         });
         let members: Option<Vec<_>> = members.collect();
-        Ok(Roster::new(members.ok_or_else(|| self.damaged("a case has no id".into()))?))
+        Ok(Roster::new(members.ok_or_else(|| self.damaged("a case has no id"))?))
     }
 
-    fn damaged(&self, what: String) -> Error {
+    fn damaged(&self, what: &str) -> Error {
         Error::file(&self.origin, format!("{what}; delete this cache, it will be made anew"))
     }
 
@@ -120,21 +120,21 @@ impl Packed {
         let stored = file.metadata().map_err(|e| Error::io(path, e))?.len();
         let mut head = [0; CHECKED];
         if stored < RECORD_LENGTHS as u64 || file.read_exact(&mut head).is_err() {
-            return Err(packed.damaged(format!("is truncated: {stored} bytes")));
+            return Err(packed.damaged(&format!("is truncated: {stored} bytes")));
         }
         if head[..8] != MAGIC {
             return Err(Error::file(path, "is no cache of packed cases; give another cache path"));
         }
         let version = u32::from_le_bytes(array(&head[8..12]));
         if version != VERSION {
-            return Err(packed.damaged(format!(
+            return Err(packed.damaged(&format!(
                 "has the cache format {version}, and this program reads format {VERSION}"
             )));
         }
         let length = u64::from_le_bytes(array(&head[12..20]));
         if stored - CHECKED as u64 != length {
             return Err(
-                packed.damaged(format!("is truncated: {} of {length} bytes", stored - CHECKED as u64))
+                packed.damaged(&format!("is truncated: {} of {length} bytes", stored - CHECKED as u64))
             );
         }
         let mut found = [0; 32];
@@ -147,10 +147,10 @@ impl Packed {
         file.read_to_end(&mut packed.bytes).map_err(|e| Error::io(path, e))?;
         let mut hasher = blake3::Hasher::new();
         if hasher.update_rayon(&packed.bytes).finalize().as_bytes() != &head[20..52] {
-            return Err(packed.damaged("is damaged: its checksum does not match".into()));
+            return Err(packed.damaged("is damaged: its checksum does not match"));
         }
         packed.records = record_ranges(&packed.bytes)
-            .ok_or_else(|| packed.damaged("is damaged: its records do not fill it".into()))?;
+            .ok_or_else(|| packed.damaged("is damaged: its records do not fill it"))?;
         Ok(Some(packed))
     }
 }
@@ -200,10 +200,10 @@ impl Dataset {
     /// sources changed. A damaged cache is an error, since something else is wrong then.
     pub fn load_cached(&self, cache: &Path) -> Result<Packed> {
         let key = self.key()?;
-        if cache.exists() {
-            if let Some(packed) = Packed::read(cache, &key)? {
-                return Ok(packed);
-            }
+        if cache.exists()
+            && let Some(packed) = Packed::read(cache, &key)?
+        {
+            return Ok(packed);
         }
         let packed = Packed::pack(&self.load()?);
         packed.write(cache, &key)?;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::packed::replace_file;
 use super::record;
-use crate::random::Random;
+use crate::draw::Draw;
 use crate::{Case, Error, Result};
 
 /// The cases of a data set as splits see them: id, group, and one hash over all content.
@@ -60,7 +60,11 @@ impl Roster {
         }
         let mut groups: Vec<_> = groups.into_values().collect();
         groups.iter_mut().for_each(|ids| ids.sort_unstable());
-        Random::new(seed, 0).shuffle(&mut groups);
+        // Fisher and Yates' shuffle.
+        let mut random = Draw::new(seed, &["split"], 0);
+        for last in (1..groups.len()).rev() {
+            groups.swap(last, random.index(last + 1));
+        }
         groups
     }
 }

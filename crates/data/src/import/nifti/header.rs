@@ -1,20 +1,12 @@
-//! NIfTI-1, plain or gzipped: 2-D images and 3-D volumes, and masks written back in their geometry.
-//! The header is checked field by field before any voxel is read; voxels are read as far as the
-//! header says and the file reaches, so that neither a lying header nor a gzip bomb takes memory.
+//! The header of NIfTI-1, checked field by field, kept byte by byte.
 
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use flate2::Compression;
-use flate2::read::MultiGzDecoder;
-use flate2::write::GzEncoder;
+use crate::import::Size;
+use crate::import::sample::Sample;
+use crate::{Error, Geometry, Result};
 
-use super::sample::Sample;
-use super::{Limits, Samples, Size};
-use crate::{Error, Geometry, Mask, Result};
-
-const HEADER_BYTES: usize = 348;
+pub(super) const HEADER_BYTES: usize = 348;
 /// Where voxels start at the earliest: the header and four bytes that announce extensions.
 const FIRST_VOXEL: usize = 352;
 /// Extensions longer than this are not skipped but refused.
@@ -25,12 +17,12 @@ const MOST_EXTENSION_BYTES: f32 = 16_777_216.0;
 #[derive(Debug, Clone)]
 pub struct Header {
     raw: [u8; HEADER_BYTES],
-    big_endian: bool,
-    size: Size,
-    sample: Sample,
-    first_voxel: u64,
-    scale: Option<(f64, f64)>,
-    geometry: Geometry,
+    pub(super) big_endian: bool,
+    pub(super) size: Size,
+    pub(super) sample: Sample,
+    pub(super) first_voxel: u64,
+    pub(super) scale: Option<(f64, f64)>,
+    pub(super) geometry: Geometry,
 }
 
 impl Header {
@@ -54,7 +46,7 @@ impl Header {
         &self.geometry
     }
 
-    fn parse(path: &Path, raw: [u8; HEADER_BYTES]) -> Result<Self> {
+    pub(super) fn parse(path: &Path, raw: [u8; HEADER_BYTES]) -> Result<Self> {
         let refuse = |what: String| Err(Error::file(path, what));
         let big_endian = match i32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]) {
             348 => false,
@@ -171,7 +163,7 @@ impl Header {
     }
 
     /// The same geometry around 8-bit labels.
-    fn for_labels(&self) -> [u8; FIRST_VOXEL] {
+    pub(super) fn for_labels(&self) -> [u8; FIRST_VOXEL] {
         let mut bytes = [0; FIRST_VOXEL];
         bytes[..HEADER_BYTES].copy_from_slice(&self.raw);
         let mut put = |at: usize, little: &[u8]| {
@@ -264,112 +256,12 @@ impl Fields<'_> {
     }
 }
 
-/// Opens a file and reads its header; the stream then stands right behind it.
-fn open(path: &Path, limits: &Limits) -> Result<(Header, Box<dyn Read>)> {
-    let file = File::open(path).map_err(|e| Error::io(path, e))?;
-    let stored = file.metadata().map_err(|e| Error::io(path, e))?.len();
-    let mut reader = BufReader::with_capacity(1 << 16, file);
-    let gzipped =
-        std::io::BufRead::fill_buf(&mut reader).map_err(|e| Error::io(path, e))?.starts_with(&[0x1f, 0x8b]);
-    let mut stream: Box<dyn Read> =
-        if gzipped { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) };
-    let mut raw = [0; HEADER_BYTES];
-    stream.read_exact(&mut raw).map_err(|e| {
-        Error::file(
-            path,
-            format!("is no NIfTI-1 file: its header of 348 bytes cannot be read ({e}); export it again"),
-        )
-    })?;
-    let header = Header::parse(path, raw)?;
-    limits.check(path, &header.size, header.sample.bytes() as u64, stored)?;
-    let needed = header.first_voxel + voxel_bytes(&header) as u64;
-    if !gzipped && stored < needed {
-        return Err(Error::file(
-            path,
-            format!("is truncated: {stored} of {needed} bytes; copy or export it again"),
-        ));
-    }
-    Ok((header, stream))
-}
-
-fn voxel_bytes(header: &Header) -> usize {
-    header.width() * header.height() * header.depth() * header.sample.bytes()
-}
-
-/// Reads and checks a header; no voxels.
-pub fn read_header(path: &Path, limits: &Limits) -> Result<Header> {
-    open(path, limits).map(|(header, _)| header)
-}
-
-pub(super) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
-    let (header, mut stream) = open(path, limits)?;
-    let unpack = |e: std::io::Error| {
-        Error::file(path, format!("cannot be unpacked: {e}; copy or export the file again"))
-    };
-    let skipped = header.first_voxel - HEADER_BYTES as u64;
-    let passed = std::io::copy(&mut stream.by_ref().take(skipped), &mut std::io::sink()).map_err(unpack)?;
-    let length = voxel_bytes(&header);
-    let mut bytes = Vec::new();
-    stream.by_ref().take(length as u64).read_to_end(&mut bytes).map_err(unpack)?;
-    if passed < skipped || bytes.len() < length {
-        let reason =
-            format!("is truncated: {} of {length} voxel bytes; copy or export it again", bytes.len());
-        return Err(Error::file(path, reason));
-    }
-    // One byte more reaches gzip's checksum, which is compared there. Bytes after the voxels have no meaning.
-    let _ = stream.read(&mut [0]).map_err(unpack)?;
-    let mut values = header.sample.values(&bytes, header.big_endian);
-    if let Some((slope, inter)) = header.scale {
-        for value in &mut values {
-            *value = (f64::from(*value) * slope + inter) as f32;
-        }
-    }
-    let full_scale = header.sample.full_scale().filter(|_| header.scale.is_none());
-    Ok(Samples { size: header.size, values, full_scale, geometry: Some(header.geometry) })
-}
-
-/// Writes masks as one NIfTI-1 file of 8-bit labels (0 background, 1 the first class, …) in the
-/// geometry of `like`, gzipped where the name ends in `.gz`. One mask per slice, in their order.
-pub fn write_masks(path: &Path, like: &Header, slices: &[Mask]) -> Result<()> {
-    if slices.len() != like.depth() {
-        return Err(Error::mismatch(
-            path.display(),
-            format!("{} masks for a volume of {} slices; give one per slice", slices.len(), like.depth()),
-        ));
-    }
-    if let Some(mask) = slices.iter().find(|m| (m.width(), m.height()) != (like.width(), like.height())) {
-        return Err(Error::mismatch(
-            path.display(),
-            format!(
-                "a mask of {}x{} for slices of {}x{}",
-                mask.width(),
-                mask.height(),
-                like.width(),
-                like.height()
-            ),
-        ));
-    }
-    let write = |out: &mut dyn Write| {
-        out.write_all(&like.for_labels())?;
-        slices.iter().try_for_each(|mask| out.write_all(&mask.labels()))
-    };
-    let file = File::create(path).map_err(|e| Error::io(path, e))?;
-    let mut out = BufWriter::new(file);
-    let written = if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
-        let mut packed = GzEncoder::new(&mut out, Compression::default());
-        write(&mut packed).and_then(|()| packed.finish().map(|_| ()))
-    } else {
-        write(&mut out)
-    };
-    written.and_then(|()| out.flush()).map_err(|e| Error::io(path, e))
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A little-endian header of 3x2x2 16-bit voxels.
-    fn header() -> [u8; HEADER_BYTES] {
+    pub fn header() -> [u8; HEADER_BYTES] {
         let mut raw = [0; HEADER_BYTES];
         let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &348i32.to_le_bytes());
@@ -386,13 +278,13 @@ mod tests {
         raw
     }
 
-    fn with(at: usize, bytes: &[u8]) -> [u8; HEADER_BYTES] {
+    pub fn with(at: usize, bytes: &[u8]) -> [u8; HEADER_BYTES] {
         let mut raw = header();
         raw[at..at + bytes.len()].copy_from_slice(bytes);
         raw
     }
 
-    fn parse(raw: [u8; HEADER_BYTES]) -> Result<Header> {
+    pub fn parse(raw: [u8; HEADER_BYTES]) -> Result<Header> {
         Header::parse(Path::new("v.nii"), raw)
     }
 
@@ -439,56 +331,5 @@ mod tests {
         let mut nan_affine = with(254, &1i16.to_le_bytes());
         nan_affine[300..304].copy_from_slice(&f32::NAN.to_le_bytes());
         assert!(parse(nan_affine).unwrap_err().to_string().contains("affine"));
-    }
-
-    #[test]
-    fn volumes_and_their_scale() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("v.nii");
-        for (slope, inter, expected) in
-            [(0f32, 9f32, [0.0, 11.0]), (f32::NAN, 0.0, [0.0, 11.0]), (2.0, -1.0, [-1.0, 21.0])]
-        {
-            let mut bytes = with(112, &slope.to_le_bytes()).to_vec();
-            bytes[116..120].copy_from_slice(&inter.to_le_bytes());
-            bytes.extend([0; 4]);
-            bytes.extend((0..12i16).flat_map(i16::to_le_bytes));
-            std::fs::write(&path, &bytes).unwrap();
-            let samples = read(&path, &Limits::default()).unwrap();
-            assert_eq!([samples.values[0], samples.values[11]], expected);
-            assert_eq!(samples.slice(1).len(), 6);
-            assert_eq!(samples.geometry.unwrap().spacing, [0.5, 0.25, 2.0]);
-            std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-            let message = read(&path, &Limits::default()).unwrap_err().to_string();
-            assert!(message.contains("truncated: 375 of 376"), "{message}");
-        }
-    }
-
-    #[test]
-    fn masks_keep_the_header_in_both_byte_orders() {
-        let folder = tempfile::tempdir().unwrap();
-        let little = parse(header()).unwrap();
-        let mut swapped = header();
-        for (at, length) in [(0, 4), (108, 4)] {
-            swapped[at..at + length].reverse();
-        }
-        for at in (40..56).chain(70..74).step_by(2) {
-            swapped[at..at + 2].reverse();
-        }
-        for at in (76..108).step_by(4) {
-            swapped[at..at + 4].reverse();
-        }
-        let big = parse(swapped).unwrap();
-        assert_eq!(big.geometry, little.geometry);
-        let masks = [Mask::from_fn(3, 2, |x, y| x == y), Mask::from_fn(3, 2, |x, _| x == 2)];
-        for (like, name) in [(&little, "l.nii"), (&big, "b.nii"), (&little, "l.nii.gz"), (&big, "b.nii.gz")] {
-            let path = folder.path().join(name);
-            write_masks(&path, like, &masks).unwrap();
-            let back = read(&path, &Limits::default()).unwrap();
-            assert_eq!(back.geometry.as_ref(), Some(&little.geometry));
-            assert_eq!(back.values, [1., 0., 0., 0., 1., 0., 0., 0., 1., 0., 0., 1.]);
-        }
-        let message =
-            write_masks(&folder.path().join("x.nii"), &little, &masks[..1]).unwrap_err().to_string();
-        assert!(message.contains("1 masks for a volume of 2 slices"), "{message}");
     }
 }

@@ -1,0 +1,92 @@
+//! Random numbers of one thing, such as a case: PCG XSL RR 128/64 seeded by (seed, names, index), so
+//! that it is the same whatever is drawn before it, beside it or on how many threads.
+
+use rand_pcg::{Pcg64, rand_core::Rng};
+
+/// A stream of random numbers.
+pub(super) struct Draw(Pcg64);
+
+impl Draw {
+    /// The stream that belongs to a seed and the words and number that name a thing.
+    pub(super) fn new(seed: u64, names: &[&str], index: u64) -> Self {
+        let mut state = mixed(seed);
+        for name in names {
+            // The length goes in first, so that ("ab", "c") and ("a", "bc") differ.
+            state = mixed(state ^ name.len() as u64);
+            for &byte in name.as_bytes() {
+                state = mixed(state ^ u64::from(byte));
+            }
+        }
+        state = mixed(state ^ index);
+        let (high, low) = (mixed(state), mixed(state ^ u64::MAX));
+        Self(Pcg64::new(u128::from(high) << 64 | u128::from(low), u128::from(state)))
+    }
+
+    /// Uniform in 0..1, with 53 random bits.
+    pub(super) fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform in low..high.
+    pub(super) fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.unit()
+    }
+
+    /// Uniform among 0..count; the bias of at most count / 2^53 is of no matter here.
+    pub(super) fn index(&mut self, count: usize) -> usize {
+        (self.unit() * count as f64) as usize
+    }
+
+    /// True with a probability.
+    pub(super) fn chance(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
+    /// Mean 0, variance 1: twelve uniforms summed, which needs no transcendental function.
+    pub(super) fn bell(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+}
+
+/// The finaliser of SplitMix64: every input bit moves every output bit.
+fn mixed(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_told_apart_by_every_part_of_their_name() {
+        let first = |seed, names: &[&str], index| Draw::new(seed, names, index).unit();
+        let base = first(1, &["shapes", "train"], 0);
+        assert_eq!(base, first(1, &["shapes", "train"], 0));
+        for other in [
+            first(2, &["shapes", "train"], 0),
+            first(1, &["shapest", "rain"], 0),
+            first(1, &["shapes", "test"], 0),
+            first(1, &["shapes", "train"], 1),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+
+    #[test]
+    fn moments_are_right() {
+        let mut draw = Draw::new(7, &["moments"], 0);
+        let n = 100_000;
+        let uniform: Vec<f64> = (0..n).map(|_| draw.uniform(2.0, 4.0)).collect();
+        let mean = uniform.iter().sum::<f64>() / f64::from(n);
+        assert!((mean - 3.0).abs() < 0.01 && uniform.iter().all(|u| (2.0..4.0).contains(u)), "mean {mean}");
+        let bell: Vec<f64> = (0..n).map(|_| draw.bell()).collect();
+        let variance = bell.iter().map(|b| b * b).sum::<f64>() / f64::from(n);
+        assert!((variance - 1.0).abs() < 0.02, "variance {variance}");
+        let mut counts = [0; 5];
+        (0..n).for_each(|_| counts[draw.index(5)] += 1);
+        assert!(counts.iter().all(|&c| (19_000..21_000).contains(&c)), "{counts:?}");
+    }
+}

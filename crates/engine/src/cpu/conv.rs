@@ -1,0 +1,282 @@
+//! Convolution of channels-last images, stride 1, zero padding: 1x1 as a matrix product, 3x3 either
+//! directly or, where channels fill the vectors, by Winograd's algorithm ([`super::winograd`]).
+//!
+//! The direct 3x3 form copies a block of rows into a zero-padded strip; a window is then three runs
+//! of 3·channels contiguous values, which the register-blocked products read where they lie.
+
+use super::matmul::{Epilogue, OuterProducts, Padded, RowsTimesMatrix, Runs, column_sums, matmul, matmul_tn};
+use super::parallel::{Output, Parts, for_each_task};
+use super::simd::{Isa, Kernel, Simd};
+use super::{scratch, winograd};
+
+/// The sizes of a convolution: images [batch, height, width, inputs] to [batch, height, width,
+/// outputs], weights [kernel, kernel, inputs, outputs].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConvShape {
+    pub batch: usize,
+    pub height: usize,
+    pub width: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+    /// 1 or 3.
+    pub kernel: usize,
+}
+
+impl ConvShape {
+    pub fn pixels(self) -> usize {
+        self.batch * self.height * self.width
+    }
+
+    /// The same convolution seen from its output: what the data gradient computes.
+    fn reversed(self) -> Self {
+        Self { inputs: self.outputs, outputs: self.inputs, ..self }
+    }
+
+    fn check(self, x: usize, weights: usize, out: usize) {
+        assert!(self.kernel == 1 || self.kernel == 3, "kernel {}x{0}: only 1x1 and 3x3", self.kernel);
+        assert_eq!(x, self.pixels() * self.inputs, "{self:?}: input of {x} values");
+        assert_eq!(weights, self.kernel * self.kernel * self.inputs * self.outputs, "{self:?}: weights");
+        assert_eq!(out, self.pixels() * self.outputs, "{self:?}: output of {out} values");
+    }
+}
+
+/// `out = epilogue(x ⋆ weights)`.
+pub(crate) fn forward(
+    isa: Isa,
+    shape: ConvShape,
+    x: &[f32],
+    weights: &[f32],
+    epilogue: Epilogue,
+    out: &mut [f32],
+) {
+    shape.check(x.len(), weights.len(), out.len());
+    if let Some(bias) = epilogue.bias {
+        assert_eq!(bias.len(), shape.outputs, "{shape:?}: bias of {} values", bias.len());
+    }
+    if let Some(residual) = epilogue.residual {
+        assert_eq!(residual.len(), out.len(), "{shape:?}: residual of {} values", residual.len());
+    }
+    if shape.kernel == 1 {
+        matmul(isa, x, weights, shape.inputs, shape.outputs, epilogue, out);
+    } else if let Some(isa) = winograd::suits(isa, shape, winograd::FORWARD_PAYS) {
+        winograd::forward(isa, shape, x, weights, epilogue, out);
+    } else {
+        direct_forward(isa, shape, x, weights, epilogue, out);
+    }
+}
+
+/// The gradient of the input: `dx = dy ⋆ flipped, transposed weights`.
+pub(crate) fn data_gradient(isa: Isa, shape: ConvShape, dy: &[f32], weights: &[f32], dx: &mut [f32]) {
+    let taps = shape.kernel * shape.kernel;
+    let (inputs, outputs) = (shape.inputs, shape.outputs);
+    scratch::with(weights.len(), |flipped| {
+        for tap in 0..taps {
+            let from = &weights[(taps - 1 - tap) * inputs * outputs..][..inputs * outputs];
+            super::matmul::transpose(from, outputs, &mut flipped[tap * inputs * outputs..]);
+        }
+        forward(isa, shape.reversed(), dy, flipped, Epilogue::NONE, dx);
+    });
+}
+
+/// The gradients of the weights and, if wanted, of the bias.
+pub(crate) fn weight_gradient(
+    isa: Isa,
+    shape: ConvShape,
+    x: &[f32],
+    dy: &[f32],
+    dw: &mut [f32],
+    db: Option<&mut [f32]>,
+) {
+    shape.check(x.len(), dw.len(), dy.len());
+    if let Some(db) = db {
+        assert_eq!(db.len(), shape.outputs, "{shape:?}: bias gradient of {} values", db.len());
+        column_sums(dy, shape.outputs, db);
+    }
+    if shape.kernel == 1 {
+        matmul_tn(isa, x, dy, shape.inputs, shape.outputs, dw);
+    } else if let Some(isa) = winograd::suits(isa, shape, winograd::WEIGHT_GRADIENT_PAYS) {
+        winograd::weight_gradient(isa, shape, x, dy, dw);
+    } else {
+        direct_weight_gradient(isa, shape, x, dy, dw);
+    }
+}
+
+/// Blocks of rows that a direct convolution works on at a time.
+#[derive(Clone, Copy)]
+struct RowBlocks {
+    rows: usize,
+    per_image: usize,
+    count: usize,
+}
+
+impl RowBlocks {
+    fn new(shape: ConvShape) -> Self {
+        // A padded strip of about 64 KiB: it stays in the second-level cache while every block of
+        // output channels reads it.
+        let strip_row = (shape.width + 2) * shape.inputs;
+        let rows = (16_384 / strip_row).clamp(1, 16).min(shape.height);
+        let per_image = shape.height.div_ceil(rows);
+        Self { rows, per_image, count: shape.batch * per_image }
+    }
+
+    /// Image, first row and number of rows of a block.
+    fn get(self, block: usize, height: usize) -> (usize, usize, usize) {
+        let (image, first) = (block / self.per_image, block % self.per_image * self.rows);
+        (image, first, self.rows.min(height - first))
+    }
+}
+
+/// Copies rows `first - 1 ..= first + rows` of an image into a strip with a zero border.
+fn pad_rows(shape: ConvShape, x: &[f32], image: usize, first: usize, rows: usize, strip: &mut [f32]) {
+    let (c, row) = (shape.inputs, shape.width * shape.inputs);
+    for (i, padded) in strip.chunks_exact_mut(row + 2 * c).take(rows + 2).enumerate() {
+        let y = first + i;
+        if y == 0 || y > shape.height {
+            padded.fill(0.0);
+        } else {
+            let from = (image * shape.height + y - 1) * row;
+            padded[..c].fill(0.0);
+            padded[c..c + row].copy_from_slice(&x[from..from + row]);
+            padded[c + row..].fill(0.0);
+        }
+    }
+}
+
+fn direct_forward(
+    isa: Isa,
+    shape: ConvShape,
+    x: &[f32],
+    weights: &[f32],
+    epilogue: Epilogue,
+    out: &mut [f32],
+) {
+    let isa = isa.for_channels(shape.outputs);
+    let weights = Padded::new(weights, shape.outputs, isa.lanes());
+    let bias = epilogue.bias.map(|bias| Padded::new(bias, shape.outputs, isa.lanes()));
+    let blocks = RowBlocks::new(shape);
+    let strip_row = (shape.width + 2) * shape.inputs;
+    let out_row = shape.width * shape.outputs;
+    let out = Output::new(out);
+    for_each_task(blocks.count, |block| {
+        let (image, first, rows) = blocks.get(block, shape.height);
+        scratch::with((rows + 2) * strip_row, |strip| {
+            pad_rows(shape, x, image, first, rows, strip);
+            let at = (image * shape.height + first) * out_row;
+            isa.run(DirectRows {
+                rows,
+                strip_row,
+                out_row,
+                product: RowsTimesMatrix {
+                    x: strip.as_ptr(),
+                    row_stride: shape.inputs,
+                    rows: shape.width,
+                    runs: Runs { count: 3, len: 3 * shape.inputs, stride: strip_row },
+                    matrix: weights.as_slice().as_ptr(),
+                    matrix_stride: weights.stride,
+                    columns: shape.outputs,
+                    bias: bias.as_ref().map(|bias| bias.as_slice().as_ptr()),
+                    residual: epilogue.residual.map(|residual| residual[at..].as_ptr()),
+                    relu: epilogue.relu,
+                    out: out.at(at, rows * out_row),
+                    out_stride: shape.outputs,
+                },
+            });
+        });
+    });
+}
+
+/// The output rows of one strip, one after the other.
+struct DirectRows {
+    rows: usize,
+    strip_row: usize,
+    out_row: usize,
+    product: RowsTimesMatrix,
+}
+
+impl Kernel for DirectRows {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for row in 0..self.rows {
+            // SAFETY: the strip holds rows + 2 padded rows, so that three runs of 3·inputs values
+            // start at each of `width` pixels of row `row`; weights and bias are padded to whole
+            // vectors; the output (and residual) rows are this task's own, and sizes were checked.
+            unsafe {
+                let product = RowsTimesMatrix {
+                    x: self.product.x.add(row * self.strip_row),
+                    residual: self.product.residual.map(|residual| residual.add(row * self.out_row)),
+                    out: self.product.out.add(row * self.out_row),
+                    ..self.product
+                };
+                product.run(s);
+            }
+        }
+    }
+}
+
+fn direct_weight_gradient(isa: Isa, shape: ConvShape, x: &[f32], dy: &[f32], dw: &mut [f32]) {
+    let isa = isa.for_channels(shape.outputs);
+    let stride = shape.outputs.next_multiple_of(isa.lanes());
+    let size = 9 * shape.inputs * stride;
+    let blocks = RowBlocks::new(shape);
+    let strip_row = (shape.width + 2) * shape.inputs;
+    let parts = Parts::new(blocks.count, 1, size);
+    scratch::with(parts.count * size, |partial| {
+        partial.fill(0.0);
+        let sums = Output::new(partial);
+        for_each_task(parts.count, |part| {
+            let sum = sums.at(part * size, size);
+            for block in parts.range(part) {
+                let (image, first, rows) = blocks.get(block, shape.height);
+                scratch::with((rows + 2) * strip_row, |strip| {
+                    pad_rows(shape, x, image, first, rows, strip);
+                    let at = (image * shape.height + first) * shape.width * shape.outputs;
+                    let dy = &dy[at..at + rows * shape.width * shape.outputs];
+                    let dy = Padded::new(dy, shape.outputs, isa.lanes());
+                    isa.run(DirectWeightRows {
+                        window: 3 * shape.inputs,
+                        products: OuterProducts {
+                            x: strip.as_ptr(),
+                            x_step: shape.inputs,
+                            rows: 3 * shape.inputs,
+                            y: dy.as_slice().as_ptr(),
+                            y_step: stride,
+                            runs: Runs { count: rows, len: shape.width, stride: strip_row },
+                            y_run_stride: shape.width * stride,
+                            columns: stride,
+                            out: sum,
+                            out_stride: stride,
+                        },
+                    });
+                });
+            }
+        });
+        parts.sum(partial, shape.outputs, stride, dw);
+    });
+}
+
+/// The three kernel rows of a weight gradient over one strip.
+struct DirectWeightRows {
+    window: usize,
+    products: OuterProducts,
+}
+
+impl Kernel for DirectWeightRows {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for kernel_row in 0..3 {
+            // SAFETY: the strip has two rows more than the runs, so shifting by up to two rows stays
+            // inside, as does a window of 3·inputs values at each of `width` pixels; dy and the sums
+            // are padded to whole vectors; the sums are this part's own.
+            unsafe {
+                let products = OuterProducts {
+                    x: self.products.x.add(kernel_row * self.products.runs.stride),
+                    out: self.products.out.add(kernel_row * self.window * self.products.out_stride),
+                    ..self.products
+                };
+                products.run(s);
+            }
+        }
+    }
+}

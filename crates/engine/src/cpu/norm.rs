@@ -1,0 +1,296 @@
+//! Group normalisation of channels-last images, in two sweeps each way: sums per channel, then one
+//! multiply-add per value.
+
+use super::elementwise::for_each_row;
+use super::parallel::{Output, for_each_task};
+use super::scratch;
+use super::simd::{Isa, Kernel, Simd};
+
+/// Images [batch, pixels, channels]; the channels fall into `groups` of neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NormShape {
+    pub batch: usize,
+    pub pixels: usize,
+    pub channels: usize,
+    pub groups: usize,
+}
+
+/// Pixels per chunk of a channel sum.
+const SUM_PIXELS: usize = 512;
+
+impl NormShape {
+    fn per_group(self) -> usize {
+        self.channels / self.groups
+    }
+
+    /// Calls `sums(image, pixels, [2, channels] sums)` for chunks of pixels and adds the chunks up in
+    /// order: [batch, 2, channels].
+    fn channel_sums(
+        self,
+        sums: impl Fn(usize, std::ops::Range<usize>, &mut [f32]) + Send + Sync,
+        out: &mut [f32],
+    ) {
+        let chunks = self.pixels.div_ceil(SUM_PIXELS);
+        let size = 2 * self.channels;
+        scratch::with(self.batch * chunks * size, |partial| {
+            let target = Output::new(partial);
+            for_each_task(self.batch * chunks, |task| {
+                let (image, chunk) = (task / chunks, task % chunks);
+                let pixels = chunk * SUM_PIXELS..((chunk + 1) * SUM_PIXELS).min(self.pixels);
+                let target = target.slice(task * size, size);
+                target.fill(0.0);
+                sums(image, pixels, target);
+            });
+            for (out, partial) in out.chunks_exact_mut(size).zip(partial.chunks_exact(chunks * size)) {
+                out.copy_from_slice(&partial[..size]);
+                for chunk in partial.chunks_exact(size).skip(1) {
+                    out.iter_mut().zip(chunk).for_each(|(out, value)| *out += value);
+                }
+            }
+        });
+    }
+}
+
+/// Two sums per channel over rows of channels: Σ f(a) and Σ g(a, b), sixteen channels at a time.
+struct PairSums<'a, F> {
+    rows: usize,
+    channels: usize,
+    sums: &'a mut [f32],
+    /// The two terms of row `row`, channel `channel`.
+    terms: F,
+}
+
+impl<F: Fn(usize, usize) -> (f32, f32)> Kernel for PairSums<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let (first, second) = self.sums.split_at_mut(self.channels);
+        let mut channel = 0;
+        while channel < self.channels {
+            let width = (self.channels - channel).min(16);
+            let (mut a, mut b) = ([0.0f32; 16], [0.0f32; 16]);
+            if width == 16 {
+                for row in 0..self.rows {
+                    for lane in 0..16 {
+                        let terms = (self.terms)(row, channel + lane);
+                        a[lane] += terms.0;
+                        b[lane] += terms.1;
+                    }
+                }
+            } else if width == 8 {
+                for row in 0..self.rows {
+                    for lane in 0..8 {
+                        let terms = (self.terms)(row, channel + lane);
+                        a[lane] += terms.0;
+                        b[lane] += terms.1;
+                    }
+                }
+            } else {
+                for row in 0..self.rows {
+                    for lane in 0..width {
+                        let terms = (self.terms)(row, channel + lane);
+                        a[lane] += terms.0;
+                        b[lane] += terms.1;
+                    }
+                }
+            }
+            first[channel..channel + width].copy_from_slice(&a[..width]);
+            second[channel..channel + width].copy_from_slice(&b[..width]);
+            channel += width;
+        }
+    }
+}
+
+/// What a forward pass leaves for the backward pass: mean and 1/σ per image and group.
+#[derive(Clone)]
+pub(crate) struct GroupStatistics {
+    pub mean: Vec<f32>,
+    pub inverse_std: Vec<f32>,
+}
+
+/// `y = relu((x − mean) / √(var + ε) · scale + shift + residual)`, relu and residual optional.
+pub(crate) fn forward(
+    isa: Isa,
+    shape: NormShape,
+    epsilon: f32,
+    x: &[f32],
+    (scale, shift): (&[f32], &[f32]),
+    residual: Option<&[f32]>,
+    relu: bool,
+    y: &mut [f32],
+) -> GroupStatistics {
+    let NormShape { batch, pixels, channels, groups } = shape;
+    let per_group = shape.per_group();
+    assert!(x.len() == batch * pixels * channels && y.len() == x.len(), "{shape:?}: {} values", x.len());
+    assert!(scale.len() == channels && shift.len() == channels, "{shape:?}: {} scales", scale.len());
+    assert!(residual.is_none_or(|residual| residual.len() == x.len()), "{shape:?}: residual of another size");
+    let image_values = pixels * channels;
+    let mut sums = vec![0.0; batch * 2 * channels];
+    shape.channel_sums(
+        |image, range, sums| {
+            let rows = &x[image * image_values + range.start * channels..];
+            // Sums of differences to the image's first pixel: no cancellation where the mean is large.
+            let origin = &x[image * image_values..][..channels];
+            isa.run(PairSums {
+                rows: range.len(),
+                channels,
+                sums,
+                terms: |row, channel| {
+                    let value = rows[row * channels + channel] - origin[channel];
+                    (value, value * value)
+                },
+            });
+        },
+        &mut sums,
+    );
+    let mut statistics =
+        GroupStatistics { mean: vec![0.0; batch * groups], inverse_std: vec![0.0; batch * groups] };
+    // Per image and channel: y = x · factor + offset.
+    let (mut factors, mut offsets) = (vec![0.0; batch * channels], vec![0.0; batch * channels]);
+    for image in 0..batch {
+        let origin = &x[image * image_values..][..channels];
+        let (first, second) = sums[image * 2 * channels..][..2 * channels].split_at(channels);
+        for group in 0..groups {
+            let members = group * per_group..(group + 1) * per_group;
+            let n = (pixels * per_group) as f64;
+            let mean: f64 = members
+                .clone()
+                .map(|c| f64::from(first[c]) + pixels as f64 * f64::from(origin[c]))
+                .sum::<f64>()
+                / n;
+            // Σ(x − mean)² from the sums around the origin.
+            let variance: f64 = members
+                .clone()
+                .map(|c| {
+                    let shift = f64::from(origin[c]) - mean;
+                    f64::from(second[c]) + 2.0 * shift * f64::from(first[c]) + pixels as f64 * shift * shift
+                })
+                .sum::<f64>()
+                / n;
+            let inverse_std = 1.0 / (variance.max(0.0) + f64::from(epsilon)).sqrt();
+            statistics.mean[image * groups + group] = mean as f32;
+            statistics.inverse_std[image * groups + group] = inverse_std as f32;
+            for c in members {
+                let factor = inverse_std * f64::from(scale[c]);
+                factors[image * channels + c] = factor as f32;
+                offsets[image * channels + c] = (f64::from(shift[c]) - mean * factor) as f32;
+            }
+        }
+    }
+    for_each_row(
+        isa,
+        y,
+        channels,
+        #[inline(always)]
+        |row, y| {
+            let image = row / pixels;
+            let x = &x[row * channels..][..channels];
+            let (factors, offsets) =
+                (&factors[image * channels..][..channels], &offsets[image * channels..][..channels]);
+            match residual {
+                Some(residual) => {
+                    let residual = &residual[row * channels..][..channels];
+                    for c in 0..channels {
+                        y[c] = x[c] * factors[c] + offsets[c] + residual[c];
+                    }
+                }
+                None => {
+                    for c in 0..channels {
+                        y[c] = x[c] * factors[c] + offsets[c];
+                    }
+                }
+            }
+            if relu {
+                // Written so that a NaN passes through.
+                y.iter_mut().for_each(|y| *y = if *y < 0.0 { 0.0 } else { *y });
+            }
+        },
+    );
+    statistics
+}
+
+/// The gradients of x (written over `dy`), scale and shift, for `dy` already past relu and residual.
+///
+/// ```text
+/// dx = scale/σ · dy − (Σ scale·dy + x̂ · Σ scale·dy·x̂) / (n σ)       sums over the group
+/// ```
+pub(crate) fn backward(
+    isa: Isa,
+    shape: NormShape,
+    x: &[f32],
+    scale: &[f32],
+    statistics: &GroupStatistics,
+    dy: &mut [f32],
+    (d_scale, d_shift): (&mut [f32], &mut [f32]),
+) {
+    let NormShape { batch, pixels, channels, groups } = shape;
+    let per_group = shape.per_group();
+    let image_values = pixels * channels;
+    assert!(x.len() == batch * image_values && dy.len() == x.len(), "{shape:?}: {} values", x.len());
+    let mut sums = vec![0.0; batch * 2 * channels];
+    {
+        let dy: &[f32] = dy;
+        shape.channel_sums(
+            |image, range, sums| {
+                let first = image * image_values + range.start * channels;
+                let (x, dy) = (&x[first..], &dy[first..]);
+                let means: Vec<f32> =
+                    (0..channels).map(|c| statistics.mean[image * groups + c / per_group]).collect();
+                isa.run(PairSums {
+                    rows: range.len(),
+                    channels,
+                    sums,
+                    terms: |row, channel| {
+                        let at = row * channels + channel;
+                        (dy[at], dy[at] * (x[at] - means[channel]))
+                    },
+                });
+            },
+            &mut sums,
+        );
+    }
+    d_scale.fill(0.0);
+    d_shift.fill(0.0);
+    // Per image and channel: dx = dy · a + x · b + c.
+    let mut factors = vec![[0.0f32; 3]; batch * channels];
+    for image in 0..batch {
+        let (first, second) = sums[image * 2 * channels..][..2 * channels].split_at(channels);
+        for group in 0..groups {
+            let members = group * per_group..(group + 1) * per_group;
+            let n = (pixels * per_group) as f64;
+            let mean = f64::from(statistics.mean[image * groups + group]);
+            let inverse_std = f64::from(statistics.inverse_std[image * groups + group]);
+            let (mut plain, mut weighted) = (0.0f64, 0.0f64);
+            for c in members.clone() {
+                d_shift[c] += first[c];
+                d_scale[c] += (f64::from(second[c]) * inverse_std) as f32;
+                plain += f64::from(scale[c]) * f64::from(first[c]);
+                weighted += f64::from(scale[c]) * f64::from(second[c]) * inverse_std;
+            }
+            let slope = -weighted * inverse_std * inverse_std / n;
+            for c in members {
+                factors[image * channels + c] = [
+                    (f64::from(scale[c]) * inverse_std) as f32,
+                    slope as f32,
+                    (-plain * inverse_std / n - slope * mean) as f32,
+                ];
+            }
+        }
+    }
+    let factor = |k: usize| factors.iter().map(|factor| factor[k]).collect::<Vec<_>>();
+    let (a, b, c) = (factor(0), factor(1), factor(2));
+    for_each_row(
+        isa,
+        dy,
+        channels,
+        #[inline(always)]
+        |row, dy| {
+            let at = row / pixels * channels;
+            let (a, b, c) = (&a[at..][..channels], &b[at..][..channels], &c[at..][..channels]);
+            let x = &x[row * channels..][..channels];
+            for i in 0..channels {
+                dy[i] = dy[i] * a[i] + (x[i] * b[i] + c[i]);
+            }
+        },
+    );
+}

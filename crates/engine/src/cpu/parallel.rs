@@ -1,0 +1,86 @@
+//! Work in parallel with results that do not depend on the number of threads: tasks are cut by the
+//! shapes alone, each writes its own part of the output, and sums are made in a fixed order.
+
+use rayon::prelude::*;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Runs `task(0) .. task(count - 1)`, on the current rayon pool where there is more than one.
+pub(crate) fn for_each_task(count: usize, task: impl Fn(usize) + Send + Sync) {
+    if count == 1 {
+        task(0);
+    } else {
+        (0..count).into_par_iter().for_each(task);
+    }
+}
+
+/// An output that several tasks write at once, each its own range.
+pub(crate) struct Output<'a> {
+    start: *mut f32,
+    len: usize,
+    owner: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: the pointer comes from a unique borrow that lives as long as the `Output`; tasks are handed
+// ranges that do not overlap (each call site cuts them by the task's number).
+unsafe impl Send for Output<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Output<'_> {}
+
+impl<'a> Output<'a> {
+    pub fn new(values: &'a mut [f32]) -> Self {
+        Self { start: values.as_mut_ptr(), len: values.len(), owner: PhantomData }
+    }
+
+    /// The start of a range that lies inside the output.
+    pub fn at(&self, first: usize, len: usize) -> *mut f32 {
+        assert!(first + len <= self.len, "range {first}+{len} of an output of {}", self.len);
+        // SAFETY: inside the borrowed slice, as just checked.
+        unsafe { self.start.add(first) }
+    }
+
+    /// A range of the output as a slice. The caller sees to it that no two tasks ask for the same.
+    #[allow(clippy::mut_from_ref)]
+    pub fn slice(&self, first: usize, len: usize) -> &mut [f32] {
+        // SAFETY: inside the borrowed slice (`at` checks), and each task asks for its own range.
+        unsafe { std::slice::from_raw_parts_mut(self.at(first, len), len) }
+    }
+}
+
+/// A long sum cut into a fixed number of parts, each with its own accumulator.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts {
+    items: usize,
+    pub count: usize,
+}
+
+impl Parts {
+    /// Parts for a sum over `items`, at least `smallest` of them in a part, whose accumulators have
+    /// `accumulator` values: at most sixteen parts, fewer where the accumulators are large.
+    pub fn new(items: usize, smallest: usize, accumulator: usize) -> Self {
+        let by_memory = (2_000_000 / accumulator.max(1)).clamp(2, 16);
+        Self { items, count: items.div_ceil(smallest).clamp(1, by_memory) }
+    }
+
+    /// The items of one part.
+    pub fn range(self, part: usize) -> Range<usize> {
+        part * self.items / self.count..(part + 1) * self.items / self.count
+    }
+
+    /// Adds the parts' accumulators (rows of `stride`, of which `n` values count) in order.
+    pub fn sum(self, partial: &[f32], n: usize, stride: usize, out: &mut [f32]) {
+        let size = partial.len() / self.count;
+        out.par_chunks_mut(n * 64).enumerate().for_each(|(chunk, out)| {
+            for (row, out) in out.chunks_mut(n).enumerate() {
+                let at = (chunk * 64 + row) * stride;
+                out.copy_from_slice(&partial[at..at + n]);
+                for part in 1..self.count {
+                    let at = part * size + at;
+                    for (out, value) in out.iter_mut().zip(&partial[at..at + n]) {
+                        *out += value;
+                    }
+                }
+            }
+        });
+    }
+}

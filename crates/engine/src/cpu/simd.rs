@@ -1,0 +1,132 @@
+//! The few vector operations the kernels are written in, once per instruction set.
+//!
+//! A kernel is a struct that implements [`Kernel`]; [`Isa::run`] compiles its body once per
+//! instruction set and picks one at run time.
+
+/// Vectors of `LANES` f32. A value of an implementing type is proof that its instructions exist on
+/// this machine: such values are made only inside [`Isa::run`].
+pub(crate) trait Simd: Copy + Send + Sync {
+    /// f32 per vector.
+    const LANES: usize;
+    /// Rows of the register block that is one vector wide, and two vectors wide; chosen so that
+    /// accumulators, weights and one broadcast fit the registers.
+    const ROWS: [usize; 2];
+    /// The vector.
+    type V: Copy;
+
+    /// All lanes equal.
+    fn splat(self, value: f32) -> Self::V;
+    /// Reads `LANES` values.
+    ///
+    /// # Safety
+    /// `from` must be readable for `LANES` f32.
+    unsafe fn load(self, from: *const f32) -> Self::V;
+    /// Writes `LANES` values.
+    ///
+    /// # Safety
+    /// `to` must be writable for `LANES` f32.
+    unsafe fn store(self, to: *mut f32, value: Self::V);
+    /// a + b
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a - b
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a * b
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a * b + c
+    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The larger of each pair.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+}
+
+/// A computation that can be compiled for any instruction set.
+pub(crate) trait Kernel {
+    /// What it returns.
+    type Output;
+    /// The body; implementations mark it `#[inline(always)]`, so that it is compiled with the
+    /// instructions of the set it is called for.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// An instruction set the kernels are compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isa {
+    /// Any machine.
+    Portable,
+    /// x86-64 with AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// x86-64 with AVX-512 F and VL.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// 64-bit Arm.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    /// WebAssembly with 128-bit SIMD.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Simd128,
+}
+
+impl Isa {
+    /// Every set this machine can run, the fastest last.
+    pub fn available() -> Vec<Self> {
+        #[allow(unused_mut)]
+        let mut sets = vec![Self::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                sets.push(Self::Avx2);
+                if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
+                    sets.push(Self::Avx512);
+                }
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        sets.push(Self::Neon);
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        sets.push(Self::Simd128);
+        sets
+    }
+
+    /// f32 per vector.
+    pub fn lanes(self) -> usize {
+        struct Lanes;
+        impl Kernel for Lanes {
+            type Output = usize;
+            #[inline(always)]
+            fn run<S: Simd>(self, _: S) -> usize {
+                S::LANES
+            }
+        }
+        self.run(Lanes)
+    }
+
+    /// The set to use for `channels` contiguous values: the widest whose vectors they fill best.
+    pub(crate) fn for_channels(self, channels: usize) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Avx512 && (channels - 1) % 16 < 8 && channels < 64 {
+            // Half-empty 512-bit vectors would waste what 256-bit ones do not.
+            return Self::Avx2;
+        }
+        let _ = channels;
+        self
+    }
+
+    /// Runs a kernel compiled for this set.
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self {
+            Self::Portable => kernel.run(super::portable::Portable),
+            // SAFETY: `Isa` values other than `Portable` come from `available`, which has checked
+            // that the machine has these instructions (`for_channels` only narrows, and AVX-512
+            // machines have AVX2).
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => unsafe { super::avx2::run(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => unsafe { super::avx512::run(kernel) },
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => kernel.run(super::neon::Neon),
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Self::Simd128 => kernel.run(super::simd128::Simd128),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Values with a shape, on a device.
+
+use crate::cpu::Isa;
+use crate::cpu::memory::{Buffer, Pool};
+use crate::shape::Shape;
+use std::fmt;
+use std::sync::Arc;
+
+/// Where tensors live and are computed. Cheap to clone; clones share their memory pool.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Device {
+    /// This machine's processor.
+    Cpu(Cpu),
+}
+
+/// The processor: its instruction set and the buffers that one step leaves for the next.
+#[derive(Clone)]
+pub struct Cpu {
+    pub(crate) isa: Isa,
+    pool: Arc<Pool>,
+}
+
+impl Device {
+    /// The processor, with the best instruction set it has.
+    pub fn cpu() -> Self {
+        let isa = Isa::available().pop().unwrap_or(Isa::Portable);
+        Self::cpu_with(isa)
+    }
+
+    /// The processor, with a given instruction set. Panics where the machine has not got it.
+    pub fn cpu_with(isa: Isa) -> Self {
+        assert!(Isa::available().contains(&isa), "this machine has no {isa:?}, only {:?}", Isa::available());
+        Self::Cpu(Cpu { isa, pool: Arc::default() })
+    }
+
+    /// How many buffers were newly allocated so far, rather than reused from earlier tensors.
+    pub fn allocations(&self) -> usize {
+        let Self::Cpu(cpu) = self;
+        cpu.pool.allocations()
+    }
+}
+
+impl fmt::Debug for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cpu({:?})", self.isa)
+    }
+}
+
+/// f32 values with a shape. Clones share the values; a shared tensor is copied when it is changed.
+#[derive(Clone)]
+pub struct Tensor {
+    shape: Shape,
+    storage: Storage,
+}
+
+/// The values, tied to their device.
+#[derive(Clone)]
+enum Storage {
+    Cpu(Cpu, Arc<Buffer>),
+}
+
+impl Tensor {
+    /// A tensor from values. Panics unless they fill the shape.
+    pub fn from_slice(device: &Device, shape: impl Into<Shape>, values: &[f32]) -> Self {
+        let shape = shape.into();
+        assert_eq!(values.len(), shape.volume(), "{} values for a tensor of shape {shape}", values.len());
+        let mut tensor = Self::uninitialised(device, shape);
+        tensor.values_mut().copy_from_slice(values);
+        tensor
+    }
+
+    /// A tensor whose values are all the same.
+    pub fn full(device: &Device, shape: impl Into<Shape>, value: f32) -> Self {
+        let mut tensor = Self::uninitialised(device, shape);
+        tensor.values_mut().fill(value);
+        tensor
+    }
+
+    /// A tensor of zeros.
+    pub fn zeros(device: &Device, shape: impl Into<Shape>) -> Self {
+        Self::full(device, shape, 0.0)
+    }
+
+    /// A tensor with whatever values an earlier one left: the caller writes all of them.
+    pub(crate) fn uninitialised(device: &Device, shape: impl Into<Shape>) -> Self {
+        let shape = shape.into();
+        let Device::Cpu(cpu) = device;
+        Self { shape, storage: Storage::Cpu(cpu.clone(), Arc::new(cpu.pool.take(shape.volume()))) }
+    }
+
+    /// A tensor of another shape on the same device, to be filled by `write`.
+    pub(crate) fn filled(&self, shape: impl Into<Shape>, write: impl FnOnce(&mut [f32])) -> Self {
+        let mut tensor = Self::uninitialised(&self.device(), shape);
+        write(tensor.values_mut());
+        tensor
+    }
+
+    /// Its sizes.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Where it lives.
+    pub fn device(&self) -> Device {
+        let Storage::Cpu(cpu, _) = &self.storage;
+        Device::Cpu(cpu.clone())
+    }
+
+    /// The instruction set its device computes with.
+    pub(crate) fn isa(&self) -> Isa {
+        let Storage::Cpu(cpu, _) = &self.storage;
+        cpu.isa
+    }
+
+    /// The same values under another shape of the same volume.
+    pub fn reshaped(&self, shape: impl Into<Shape>) -> Self {
+        let shape = shape.into();
+        assert_eq!(
+            shape.volume(),
+            self.shape.volume(),
+            "a tensor of shape {} cannot be seen as {shape}: the volumes differ",
+            self.shape
+        );
+        Self { shape, storage: self.storage.clone() }
+    }
+
+    /// A copy of the values in memory.
+    pub fn to_vec(&self) -> Vec<f32> {
+        self.values().to_vec()
+    }
+
+    /// The value of a tensor that has only one. Panics for any other.
+    pub fn item(&self) -> f32 {
+        assert_eq!(
+            self.shape.volume(),
+            1,
+            "only a single value is an item, not a tensor of shape {}",
+            self.shape
+        );
+        self.values()[0]
+    }
+
+    pub(crate) fn values(&self) -> &[f32] {
+        let Storage::Cpu(_, buffer) = &self.storage;
+        buffer
+    }
+
+    /// The values, to be changed; copied first where they are shared.
+    pub(crate) fn values_mut(&mut self) -> &mut [f32] {
+        let Storage::Cpu(cpu, buffer) = &mut self.storage;
+        if Arc::get_mut(buffer).is_none() {
+            let mut copy = cpu.pool.take(buffer.len());
+            copy.copy_from_slice(buffer);
+            *buffer = Arc::new(copy);
+        }
+        Arc::get_mut(buffer).expect("a buffer just made unique")
+    }
+
+    /// Changes the values in place (of this tensor only: clones keep theirs).
+    pub fn modify(&mut self, change: impl FnOnce(&mut [f32])) {
+        change(self.values_mut());
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = self.values();
+        let shown = &values[..values.len().min(8)];
+        let more = if values.len() > 8 { ", …" } else { "" };
+        write!(f, "Tensor{} {shown:?}{more}", self.shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_clone_leaves_the_original_alone() {
+        let a = Tensor::full(&Device::cpu(), [2, 3], 1.0);
+        let mut b = a.clone();
+        b.modify(|values| values[0] = 5.0);
+        assert_eq!((a.values()[0], b.values()[0]), (1.0, 5.0));
+    }
+
+    #[test]
+    fn dropped_buffers_are_reused() {
+        let device = Device::cpu();
+        drop(Tensor::zeros(&device, [1000]));
+        let before = device.allocations();
+        drop(Tensor::zeros(&device, [10, 100]));
+        assert_eq!(device.allocations(), before);
+        let kept = [Tensor::zeros(&device, [1000]), Tensor::zeros(&device, [1000])];
+        assert_eq!(device.allocations(), before + 1, "{kept:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "shape [2, 3] cannot be seen as [7]")]
+    fn reshaping_to_another_volume_names_both_shapes() {
+        Tensor::zeros(&Device::cpu(), [2, 3]).reshaped([7]);
+    }
+}
