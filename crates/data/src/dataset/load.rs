@@ -1,46 +1,65 @@
 //! From files to cases: channels joined, every mask held against its image.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::Source;
 use crate::import::mask::slice_mask;
 use crate::import::{self, Limits, MaskRule, Samples};
 use crate::{Annotation, Case, Error, Geometry, Image, Result};
 
-/// Reads the case of a plain image, or the cases of a volume's slices.
-pub(super) fn cases(source: &Source, rule: MaskRule, limits: &Limits) -> Result<Vec<Case>> {
-    let channels = source.images.iter().map(|path| {
+/// Reads an image without annotations, as prediction does: one image, or one per slice of a volume.
+/// Several files are the channels of the same image.
+pub fn read_slices(paths: &[PathBuf], limits: &Limits) -> Result<Vec<Image>> {
+    Ok(slices(&channels(paths, limits)?))
+}
+
+/// The files of one image, held against each other.
+fn channels(paths: &[PathBuf], limits: &Limits) -> Result<Vec<Samples>> {
+    let channels = paths.iter().map(|path| {
         let samples = import::read(path, limits)?;
         import::finite(path, &samples)?;
         Ok(samples)
     });
     let channels = channels.collect::<Result<Vec<_>>>()?;
-    let (first_path, first) = (&source.images[0], &channels[0]);
-    for (path, samples) in source.images.iter().zip(&channels).skip(1) {
-        same_space((path, samples), (first_path, first))?;
+    for (path, samples) in paths.iter().zip(&channels).skip(1) {
+        same_space((path, samples), (&paths[0], &channels[0]))?;
     }
     let count: usize = channels.iter().map(|samples| samples.size.channels).sum();
     if count > 4 {
         let reason = format!("has {count} channels with its companions; an image has 1 to 4");
-        return Err(Error::file(first_path, reason));
+        return Err(Error::file(&paths[0], reason));
     }
+    Ok(channels)
+}
+
+/// One image per slice, all channels joined.
+fn slices(channels: &[Samples]) -> Vec<Image> {
+    let Some(first) = channels.first() else { return Vec::new() };
+    let count = channels.iter().map(|samples| samples.size.channels).sum();
+    let slice = |z: usize| {
+        let pixels = channels.iter().flat_map(|samples| samples.slice(z)).copied().collect();
+        let mut image = Image::new(first.size.width, first.size.height, count, pixels);
+        image.geometry = first.slice_geometry(z);
+        image
+    };
+    (0..first.size.depth).map(slice).collect()
+}
+
+/// Reads the case of a plain image, or the cases of a volume's slices.
+pub(super) fn cases(source: &Source, rule: MaskRule, limits: &Limits) -> Result<Vec<Case>> {
+    let channels = channels(&source.images, limits)?;
+    let (first_path, first) = (&source.images[0], &channels[0]);
     if first.size.depth != source.depth {
         return Err(Error::file(first_path, format!("changed while it was read: now {}", first.size)));
     }
-    let mut cases: Vec<_> = (0..source.depth)
-        .map(|z| {
-            let pixels = channels.iter().flat_map(|samples| samples.slice(z)).copied().collect();
-            let mut image = Image::new(first.size.width, first.size.height, count, pixels);
-            image.geometry = first.slice_geometry(z);
-            Case {
-                id: if source.depth == 1 { source.id.clone() } else { format!("{}/slice-{z:03}", source.id) },
-                group: source.group.clone(),
-                image,
-                annotations: Vec::with_capacity(source.labels.len()),
-                truth: None,
-            }
-        })
-        .collect();
+    let case = |(z, image)| Case {
+        id: source.case_id(z),
+        group: source.group.clone(),
+        image,
+        annotations: Vec::with_capacity(source.labels.len()),
+        truth: None,
+    };
+    let mut cases: Vec<_> = slices(&channels).into_iter().enumerate().map(case).collect();
     for label in &source.labels {
         let samples = import::read(&label.path, limits)?;
         same_space((&label.path, &samples), (first_path, first))?;

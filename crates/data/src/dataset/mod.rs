@@ -30,6 +30,7 @@ use crate::import::{self, Limits, MaskRule};
 use crate::{Case, Error, Result};
 pub use inspect::{Inspection, inspect};
 pub use layout::Layout;
+pub use load::read_slices;
 pub use packed::Packed;
 pub use split::{Roster, Split};
 use walk::Folder;
@@ -77,6 +78,16 @@ pub struct Source {
     pub split: Option<String>,
     /// Slices; each becomes a case of its own, `ID/slice-000` and so on. 1 for a plain image.
     pub depth: usize,
+}
+
+impl Source {
+    /// The id of the case that a slice becomes.
+    fn case_id(&self, slice: usize) -> String {
+        match self.depth {
+            1 => self.id.clone(),
+            _ => format!("{}/slice-{slice:03}", self.id),
+        }
+    }
 }
 
 /// One case before its pixels are read.
@@ -134,13 +145,7 @@ impl Dataset {
         }
         check(path, &sources, problems);
         let entries = sources.iter().enumerate().flat_map(|(at, source)| {
-            (0..source.depth).map(move |slice| {
-                let id = match source.depth {
-                    1 => source.id.clone(),
-                    _ => format!("{}/slice-{slice:03}", source.id),
-                };
-                Entry { id, source: at, slice }
-            })
+            (0..source.depth).map(move |slice| Entry { id: source.case_id(slice), source: at, slice })
         });
         Ok(Self {
             path: path.to_owned(),

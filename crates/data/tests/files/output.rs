@@ -1,7 +1,7 @@
 //! Masks written in the format and geometry of their image, read back.
 
 use multivalued_data::Mask;
-use multivalued_data::dataset::{Dataset, Options};
+use multivalued_data::dataset::{Dataset, Options, read_slices};
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::{Limits, MaskRule, nifti, read_mask};
 
@@ -60,6 +60,12 @@ fn a_volume_by_slices_becomes_a_volume_again() {
     );
     assert!(cases.iter().all(|case| case.group == "p1"));
     assert_eq!(cases[1].image.geometry.as_ref().unwrap().affine.unwrap()[2], [0.0, 0.0, 3.0, 33.0]);
+
+    // Prediction reads the same images without masks.
+    let images = read_slices(&dataset.sources()[0].images, &Limits::default()).unwrap();
+    assert!(images.iter().eq(cases.iter().map(|case| &case.image)));
+    let twice = [dataset.sources()[0].images[0].clone(), dataset.sources()[0].images[0].clone()];
+    assert_eq!(read_slices(&twice, &Limits::default()).unwrap()[1].channels(), 2);
 
     // Entries say which slices of which file the cases are.
     let source = &dataset.sources()[0];
