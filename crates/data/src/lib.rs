@@ -4,17 +4,26 @@
 //!
 //! | module | what it is for |
 //! |---|---|
+//! | [`augment`], [`normalise`] | what training does to a case before the network sees it |
+//! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
+//! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ and NIfTI; writing masks in the input's geometry |
 //! | [`image`], [`mask`], [`case`] | the nouns: [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Hypothesis`], [`Prediction`] |
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
 
+pub mod augment;
 pub mod case;
+pub mod dataset;
+mod draw;
 pub mod error;
 pub mod evaluate;
+pub mod export;
 pub mod image;
+pub mod import;
 pub mod mask;
 pub mod metric;
+pub mod normalise;
 pub mod report;
 pub mod synthetic;
 

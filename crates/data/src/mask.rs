@@ -94,6 +94,36 @@ impl Mask {
         self.words.iter().all(|&word| word == 0)
     }
 
+    /// A mask from its words, as [`Mask::words`] gives them; none where their number does not fit the
+    /// size or a bit past the last pixel is set.
+    pub fn from_words(width: usize, height: usize, classes: usize, words: Vec<u64>) -> Option<Self> {
+        let pixels = width.checked_mul(height)?;
+        let per_plane = pixels.div_ceil(64);
+        if classes == 0 || per_plane.checked_mul(classes)? != words.len() {
+            return None;
+        }
+        let stray = if pixels % 64 == 0 { 0 } else { u64::MAX << (pixels % 64) };
+        let clean = per_plane == 0 || words.chunks(per_plane).all(|plane| plane[per_plane - 1] & stray == 0);
+        clean.then_some(Self { width, height, classes, words })
+    }
+
+    /// Label numbers row by row: 0 for background, 1 for the first class and so on; where classes
+    /// overlap, the last one. Panics with more than 255 classes.
+    pub fn labels(&self) -> Vec<u8> {
+        let mut labels = vec![0; self.width * self.height];
+        for class in 0..self.classes {
+            let label = u8::try_from(class + 1).expect("a label map has at most 255 classes");
+            for (word, &bits) in self.plane(class).iter().enumerate() {
+                let mut rest = bits;
+                while rest != 0 {
+                    labels[word * 64 + rest.trailing_zeros() as usize] = label;
+                    rest &= rest - 1;
+                }
+            }
+        }
+        labels
+    }
+
     /// Puts the pixels `columns` of row `y` into a class, a word at a time.
     pub fn fill_row(&mut self, class: usize, y: usize, columns: Range<usize>) {
         assert!(

@@ -7,12 +7,10 @@
 //! area" which stays random. Both are equally likely.
 
 use super::{
-    DrawnMode, Scene,
-    draw::Draw,
-    lungs,
+    DrawnMode, Scene, lungs,
     texture::{Blob, smooth_noise, smooth_step},
 };
-use crate::{Case, Error, Image, Mask, Result};
+use crate::{Case, Error, Image, Mask, Result, draw::Draw};
 use rayon::prelude::*;
 
 /// The range of the factor by which reader 2 shrinks the opacity's outline.

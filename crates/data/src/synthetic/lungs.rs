@@ -1,11 +1,10 @@
 //! Procedural chest radiographs: two lobes between ribs, spine, heart and diaphragm, with their mask.
 
 use super::{
-    draw::Draw,
     raster::{Point, polygon},
     texture::{blur, smooth_noise, smooth_step},
 };
-use crate::{Image, Mask};
+use crate::{Image, Mask, draw::Draw};
 
 /// The lung on the picture's left in units of the picture: apex, chest wall, costophrenic angle,
 /// diaphragm, mediastinum.

@@ -32,7 +32,6 @@
 //! arithmetic and square roots; the grey values of the other tasks may differ in the last bits between
 //! platforms' `exp` and `sin`.
 
-mod draw;
 mod lung_opacity;
 mod lungs;
 mod oracle;
@@ -42,8 +41,8 @@ mod shape;
 mod shapes;
 mod texture;
 
+use crate::draw::Draw;
 use crate::{Annotation, Case, Error, Image, Mask, Mode, Result};
-use draw::Draw;
 use rayon::prelude::*;
 use std::{fmt, str::FromStr};
 

@@ -11,10 +11,9 @@
 
 use super::{
     Scene,
-    draw::Draw,
     texture::{Blob, smooth_noise, smooth_step},
 };
-use crate::{Annotation, Image, Mask, Mode};
+use crate::{Annotation, Image, Mask, Mode, draw::Draw};
 use std::f64::consts::TAU;
 
 struct Reader {

@@ -1,11 +1,8 @@
 //! The shapes that follow from a triangle, and which member of a shape with a hidden fraction stands
 //! for all of them.
 
-use super::{
-    draw::Draw,
-    raster::{Point, ellipse, polygon},
-};
-use crate::Mask;
+use super::raster::{Point, ellipse, polygon};
+use crate::{Mask, draw::Draw};
 use std::ops::Range;
 
 /// A triangle whose corners are ordered by x - y, smallest first: `a` is the lower left one, so that

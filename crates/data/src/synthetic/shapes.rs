@@ -5,10 +5,9 @@
 
 use super::{
     DrawnMode, Scene,
-    draw::Draw,
     shape::{Shape, Triangle},
 };
-use crate::{Image, Mask};
+use crate::{Image, Mask, draw::Draw};
 
 /// The paper's four labels, in its order.
 const FOUR: [Shape; 4] = [Shape::CroppedTriangle, Shape::Triangle, Shape::Pentagon, Shape::Parallelogram];

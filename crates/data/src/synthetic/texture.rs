@@ -1,6 +1,6 @@
 //! Smooth noise, blur and irregular outlines: what makes a synthetic scan look like a scan.
 
-use super::draw::Draw;
+use crate::draw::Draw;
 use std::f64::consts::TAU;
 
 /// Random values on a lattice of `cell` pixels, joined smoothly: about -1..1, `size` x `size`.

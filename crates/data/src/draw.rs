@@ -1,13 +1,13 @@
-//! Random numbers of one case: PCG XSL RR 128/64 seeded by (seed, task, split, index), so that a case
-//! is the same whatever is generated before it, beside it or on how many threads.
+//! Random numbers of one thing, such as a case: PCG XSL RR 128/64 seeded by (seed, names, index), so
+//! that it is the same whatever is drawn before it, beside it or on how many threads.
 
 use rand_pcg::{Pcg64, rand_core::Rng};
 
-/// The stream of one case.
+/// A stream of random numbers.
 pub(super) struct Draw(Pcg64);
 
 impl Draw {
-    /// The stream that belongs to a seed and the words that name a case.
+    /// The stream that belongs to a seed and the words and number that name a thing.
     pub(super) fn new(seed: u64, names: &[&str], index: u64) -> Self {
         let mut state = mixed(seed);
         for name in names {

@@ -1,0 +1,397 @@
+//! Augmentation: parameters are drawn once per sample and applied to the image, to all its annotations
+//! and to its truth alike, so that what the readers agreed and disagreed on stays as it was.
+//!
+//! The image is sampled bilinearly, masks by the nearest pixel; beyond the border both see the mirror
+//! image. Flips, quarter turns and crops alone move pixels without changing a value.
+
+use serde::{Deserialize, Serialize};
+
+use crate::draw::Draw;
+use crate::{Annotation, Case, Error, Image, Mask, Mode, Result};
+
+/// What may be done to a sample. The default does nothing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Augmentation {
+    /// Probability of swapping left and right.
+    pub flip_horizontal: f32,
+    /// Probability of swapping top and bottom.
+    pub flip_vertical: f32,
+    /// Whether to turn by 0, 90, 180 or 270 degrees (images that are not square: 0 or 180).
+    pub quarter_turns: bool,
+    /// Largest further rotation, in degrees.
+    pub rotation: f32,
+    /// Largest relative change of size: 0.25 draws factors between 1/1.25 and 1.25.
+    pub scale: f32,
+    /// Width and height to cut out at a random place.
+    pub crop: Option<[usize; 2]>,
+    /// Largest relative change of contrast: 0.25 draws factors between 0.75 and 1.25.
+    pub gain: f32,
+    /// Largest change of brightness, as a share of the image's range of values.
+    pub offset: f32,
+    /// Standard deviation of added noise, as a share of the image's range of values.
+    pub noise: f32,
+}
+
+impl Augmentation {
+    /// Refuses values that mean nothing.
+    pub fn validate(&self) -> Result<()> {
+        let bounds = [
+            ("flip_horizontal", self.flip_horizontal, 1.0),
+            ("flip_vertical", self.flip_vertical, 1.0),
+            ("rotation", self.rotation, 180.0),
+            ("scale", self.scale, 4.0),
+            ("gain", self.gain, 1.0),
+            ("offset", self.offset, 1.0),
+            ("noise", self.noise, 1.0),
+        ];
+        for (name, value, most) in bounds {
+            if !(0.0..=most).contains(&value) {
+                return Err(Error::mismatch(
+                    format!("augment.{name}"),
+                    format!("{value} is outside 0 to {most}"),
+                ));
+            }
+        }
+        if self.crop.is_some_and(|[width, height]| width == 0 || height == 0) {
+            return Err(Error::mismatch("augment.crop", "width and height must be positive"));
+        }
+        Ok(())
+    }
+
+    /// The parameters of one sample: the same for the same seed and sample number, whatever was drawn
+    /// before.
+    pub fn draw(&self, seed: u64, sample: u64) -> Drawn {
+        let mut random = Draw::new(seed, &["augment"], sample);
+        // Every number is drawn, used or not: switching one option on leaves the others' draws alone.
+        Drawn {
+            flip: [self.flip_horizontal, self.flip_vertical].map(|chance| random.chance(f64::from(chance))),
+            quarter_turns: random.index(4) * usize::from(self.quarter_turns),
+            angle: (random.uniform(-1.0, 1.0) * f64::from(self.rotation)).to_radians(),
+            scale: (1.0 + f64::from(self.scale)).powf(random.uniform(-1.0, 1.0)),
+            crop: self.crop,
+            crop_place: [random.unit(), random.unit()],
+            gain: 1.0 + random.uniform(-1.0, 1.0) as f32 * self.gain,
+            offset: random.uniform(-1.0, 1.0) as f32 * self.offset,
+            noise: self.noise,
+            noise_stream: (seed, sample),
+        }
+    }
+}
+
+/// The parameters drawn for one sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drawn {
+    flip: [bool; 2],
+    quarter_turns: usize,
+    angle: f64,
+    scale: f64,
+    crop: Option<[usize; 2]>,
+    crop_place: [f64; 2],
+    gain: f32,
+    offset: f32,
+    noise: f32,
+    noise_stream: (u64, u64),
+}
+
+impl Drawn {
+    /// The changed case. Where pixels moved, the geometry no longer holds and is dropped.
+    pub fn apply(&self, case: &Case) -> Case {
+        let source = [case.image.width(), case.image.height()];
+        let mut changed = match self.motion(source) {
+            None => case.clone(),
+            Some(motion) => {
+                let nearest = motion.nearest();
+                let moved = |mask: &Mask| motion.mask(mask, &nearest);
+                Case {
+                    id: case.id.clone(),
+                    group: case.group.clone(),
+                    image: motion.image(&case.image),
+                    annotations: case
+                        .annotations
+                        .iter()
+                        .map(|old| Annotation {
+                            mask: moved(&old.mask),
+                            rater: old.rater.clone(),
+                            weight: old.weight,
+                        })
+                        .collect(),
+                    truth: case.truth.as_ref().map(|modes| {
+                        modes
+                            .iter()
+                            .map(|old| Mode { mask: moved(&old.mask), probability: old.probability })
+                            .collect()
+                    }),
+                }
+            }
+        };
+        self.intensity(&mut changed.image);
+        changed
+    }
+
+    /// Contrast about the mean, brightness and noise, in units of the image's own range.
+    fn intensity(&self, image: &mut Image) {
+        if self.gain == 1.0 && self.offset == 0.0 && self.noise == 0.0 {
+            return;
+        }
+        let pixels = image.pixels_mut();
+        let low = pixels.iter().copied().fold(f32::INFINITY, f32::min);
+        let high = pixels.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let mean = (pixels.iter().map(|&value| f64::from(value)).sum::<f64>() / pixels.len() as f64) as f32;
+        let range = high - low;
+        let shift = mean - mean * self.gain + self.offset * range;
+        pixels.iter_mut().for_each(|value| *value = *value * self.gain + shift);
+        if self.noise > 0.0 {
+            let (seed, sample) = self.noise_stream;
+            let mut random = Draw::new(seed, &["augment", "noise"], sample);
+            pixels.iter_mut().for_each(|value| *value += self.noise * range * random.bell() as f32);
+        }
+    }
+
+    /// How pixels move; none where they stay.
+    fn motion(&self, [width, height]: [usize; 2]) -> Option<Motion> {
+        let turns = if width == height { self.quarter_turns } else { self.quarter_turns & 2 };
+        let target = self.crop.unwrap_or([width, height]);
+        let still = !self.flip[0] && !self.flip[1] && turns == 0 && self.angle == 0.0 && self.scale == 1.0;
+        if still && target == [width, height] {
+            return None;
+        }
+        let (sin, cos) = self.angle.sin_cos();
+        let (sin, cos) = [(sin, cos), (cos, -sin), (-sin, -cos), (-cos, sin)][turns];
+        // The inverse of: flip, then scale, then turn.
+        let mut matrix = [[cos / self.scale, sin / self.scale], [-sin / self.scale, cos / self.scale]];
+        for axis in 0..2 {
+            if self.flip[axis] {
+                matrix[axis] = matrix[axis].map(|entry| -entry);
+            }
+        }
+        let corner = |axis: usize, have: usize| {
+            let want = target[axis];
+            match have.checked_sub(want) {
+                Some(spare) => (self.crop_place[axis] * (spare + 1) as f64).floor(),
+                None => -(((want - have) / 2) as f64),
+            }
+        };
+        let centre = [(width as f64 - 1.0) / 2.0, (height as f64 - 1.0) / 2.0];
+        let corner = [corner(0, width) - centre[0], corner(1, height) - centre[1]];
+        Some(Motion { source: [width, height], target, matrix, corner, centre })
+    }
+}
+
+/// Where each pixel of the result comes from: `centre + matrix · (pixel + corner)`.
+struct Motion {
+    source: [usize; 2],
+    target: [usize; 2],
+    matrix: [[f64; 2]; 2],
+    corner: [f64; 2],
+    centre: [f64; 2],
+}
+
+impl Motion {
+    fn origins(&self) -> impl Iterator<Item = [f64; 2]> {
+        let [width, height] = self.target;
+        (0..height).flat_map(move |row| {
+            let y = row as f64 + self.corner[1];
+            (0..width).map(move |column| {
+                let x = column as f64 + self.corner[0];
+                [0, 1].map(|axis| self.centre[axis] + self.matrix[axis][0] * x + self.matrix[axis][1] * y)
+            })
+        })
+    }
+
+    /// The nearest source pixel of each pixel of the result.
+    fn nearest(&self) -> Vec<[usize; 2]> {
+        let near = |[x, y]: [f64; 2]| {
+            [
+                mirrored((x + 0.5).floor() as i64, self.source[0]),
+                mirrored((y + 0.5).floor() as i64, self.source[1]),
+            ]
+        };
+        self.origins().map(near).collect()
+    }
+
+    fn mask(&self, mask: &Mask, nearest: &[[usize; 2]]) -> Mask {
+        let [width, height] = self.target;
+        let mut moved = Mask::empty(width, height, mask.classes());
+        for class in 0..mask.classes() {
+            for (at, &[x, y]) in nearest.iter().enumerate() {
+                if mask.get(class, x, y) {
+                    moved.set(class, at % width, at / width, true);
+                }
+            }
+        }
+        moved
+    }
+
+    fn image(&self, image: &Image) -> Image {
+        let [width, height] = self.source;
+        let mut pixels = vec![0.0; self.target[0] * self.target[1] * image.channels()];
+        let size = self.target[0] * self.target[1];
+        for (at, [x, y]) in self.origins().enumerate() {
+            let (left, top) = (x.floor(), y.floor());
+            let (right_share, lower_share) = ((x - left) as f32, (y - top) as f32);
+            let columns = [mirrored(left as i64, width), mirrored(left as i64 + 1, width)];
+            let rows = [mirrored(top as i64, height), mirrored(top as i64 + 1, height)];
+            for channel in 0..image.channels() {
+                let plane = image.plane(channel);
+                let [upper, lower] = rows.map(|row| {
+                    let [a, b] = columns.map(|column| plane[row * width + column]);
+                    a + (b - a) * right_share
+                });
+                pixels[channel * size + at] = upper + (lower - upper) * lower_share;
+            }
+        }
+        Image::new(self.target[0], self.target[1], image.channels(), pixels)
+    }
+}
+
+/// An index beyond the border, mirrored back: …1 0 | 0 1 … n-1 | n-1 …
+fn mirrored(index: i64, length: usize) -> usize {
+    let folded = index.rem_euclid(2 * length as i64) as usize;
+    if folded < length { folded } else { 2 * length - 1 - folded }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An image whose values are its mask, so that agreement can be read off the pixels.
+    fn case(width: usize, height: usize) -> Case {
+        let inside = |x: usize, y: usize| (x * 5 + y * 3) % 7 < 3;
+        let values = (0..height).flat_map(|y| (0..width).map(move |x| f32::from(u8::from(inside(x, y)))));
+        let mask = Mask::from_fn(width, height, inside);
+        Case {
+            id: "a".into(),
+            group: "g".into(),
+            image: Image::new(width, height, 1, values.collect()),
+            annotations: vec![
+                Annotation { mask: mask.clone(), rater: Some("r".into()), weight: 2.0 },
+                Annotation { mask: Mask::empty(width, height, 1), rater: None, weight: 1.0 },
+            ],
+            truth: Some(vec![Mode { mask, probability: 1.0 }]),
+        }
+    }
+
+    fn agrees(case: &Case) -> bool {
+        let mask = &case.annotations[0].mask;
+        let (width, height) = (mask.width(), mask.height());
+        (0..width * height).all(|at| (case.image.pixels()[at] == 1.0) == mask.get(0, at % width, at / width))
+    }
+
+    #[test]
+    fn quarter_turns_and_flips_by_hand() {
+        let image = Image::new(2, 2, 1, vec![1.0, 2.0, 3.0, 4.0]);
+        let still = Augmentation::default().draw(0, 0);
+        for (drawn, expected) in [
+            (Drawn { flip: [true, false], ..still.clone() }, [2.0, 1.0, 4.0, 3.0]),
+            (Drawn { flip: [false, true], ..still.clone() }, [3.0, 4.0, 1.0, 2.0]),
+            (Drawn { quarter_turns: 1, ..still.clone() }, [3.0, 1.0, 4.0, 2.0]),
+            (Drawn { quarter_turns: 2, ..still.clone() }, [4.0, 3.0, 2.0, 1.0]),
+            (Drawn { quarter_turns: 3, ..still.clone() }, [2.0, 4.0, 1.0, 3.0]),
+        ] {
+            assert_eq!(drawn.motion([2, 2]).unwrap().image(&image).pixels(), expected, "{drawn:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_drawn_changes_nothing() {
+        let case = case(5, 4);
+        assert_eq!(Augmentation::default().draw(3, 4).apply(&case), case);
+    }
+
+    #[test]
+    fn four_quarter_turns_are_the_identity() {
+        let original = case(6, 6);
+        let turn = Drawn { quarter_turns: 1, ..Augmentation::default().draw(0, 0) };
+        let mut turned = original.clone();
+        for step in 0..4 {
+            turned = turn.apply(&turned);
+            assert_eq!(turned == original, step == 3);
+        }
+    }
+
+    #[test]
+    fn a_free_quarter_turn_equals_the_exact_one() {
+        let original = case(8, 8);
+        let still = Augmentation::default().draw(0, 0);
+        let exact = Drawn { quarter_turns: 1, ..still.clone() }.apply(&original);
+        let free = Drawn { angle: std::f64::consts::FRAC_PI_2, ..still }.apply(&original);
+        assert_eq!(free.annotations, exact.annotations);
+        for (a, b) in free.image.pixels().iter().zip(exact.image.pixels()) {
+            assert!((a - b).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn scaling_up_enlarges_what_is_drawn() {
+        let disc = Mask::from_fn(33, 33, |x, y| (x as i32 - 16).pow(2) + (y as i32 - 16).pow(2) <= 36);
+        let mut original = case(33, 33);
+        original.annotations[0].mask = disc.clone();
+        let drawn = Drawn { scale: 2.0, ..Augmentation::default().draw(0, 0) };
+        let area = drawn.apply(&original).annotations[0].mask.area(0) as f64 / disc.area(0) as f64;
+        assert!((area - 4.0).abs() < 0.4, "area grew by {area}");
+    }
+
+    #[test]
+    fn intensity_touches_the_image_alone() {
+        let original = case(9, 9);
+        let settings = Augmentation { gain: 0.5, offset: 0.2, noise: 0.1, ..Default::default() };
+        let changed = settings.draw(1, 2).apply(&original);
+        assert_ne!(changed.image, original.image);
+        assert_eq!((&changed.annotations, &changed.truth), (&original.annotations, &original.truth));
+        assert_eq!(changed, settings.draw(1, 2).apply(&original));
+        assert_ne!(changed, settings.draw(1, 3).apply(&original));
+    }
+
+    #[test]
+    fn mirrored_indices() {
+        let indices: Vec<_> = (-4..7).map(|index| mirrored(index, 3)).collect();
+        assert_eq!(indices, [2, 2, 1, 0, 0, 1, 2, 2, 1, 0, 0]);
+    }
+
+    #[test]
+    fn meaningless_settings_are_refused() {
+        for (settings, key) in [
+            (Augmentation { flip_horizontal: 1.5, ..Default::default() }, "flip_horizontal"),
+            (Augmentation { rotation: f32::NAN, ..Default::default() }, "rotation"),
+            (Augmentation { noise: -0.1, ..Default::default() }, "noise"),
+            (Augmentation { crop: Some([0, 4]), ..Default::default() }, "crop"),
+        ] {
+            assert!(settings.validate().unwrap_err().to_string().contains(key));
+        }
+        assert!(Augmentation { rotation: 15.0, scale: 0.2, ..Default::default() }.validate().is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn image_and_all_masks_move_together(
+            width in 1..20usize, height in 1..20usize, crop in proptest::option::of((1..24usize, 1..24usize)), seed: u64,
+        ) {
+            let settings = Augmentation {
+                flip_horizontal: 0.5,
+                flip_vertical: 0.5,
+                quarter_turns: true,
+                crop: crop.map(|(width, height)| [width, height]),
+                ..Default::default()
+            };
+            let changed = settings.draw(seed, 7).apply(&case(width, height));
+            let size = crop.unwrap_or((width, height));
+            prop_assert_eq!((changed.image.width(), changed.image.height()), size);
+            prop_assert!(agrees(&changed));
+            prop_assert_eq!(&changed.truth.unwrap()[0].mask, &changed.annotations[0].mask);
+            prop_assert!(changed.annotations[1].mask.is_empty());
+        }
+
+        #[test]
+        fn any_setting_keeps_values_within_the_image(
+            width in 1..20usize, height in 1..20usize, rotation in 0f32..180.0, scale in 0f32..4.0, seed: u64,
+        ) {
+            let settings = Augmentation { rotation, scale, quarter_turns: true, ..Default::default() };
+            let changed = settings.draw(seed, 0).apply(&case(width, height));
+            prop_assert!(changed.image.pixels().iter().all(|value| (0.0..=1.0).contains(value)));
+            prop_assert_eq!(changed.annotations.len(), 2);
+        }
+    }
+}

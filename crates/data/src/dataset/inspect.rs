@@ -1,0 +1,158 @@
+//! A data set examined as a whole: what is in it, and every fault, not only the first.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::{Dataset, Options, load};
+use crate::{Case, Error, Result};
+
+/// What a data set holds and what is wrong with it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Inspection {
+    /// The layout's name.
+    pub layout: String,
+    /// Files that hold images (a volume counts once).
+    pub images: usize,
+    /// Cases that could be read (a volume counts by its slices).
+    pub cases: usize,
+    /// Groups, such as patients.
+    pub groups: usize,
+    /// Annotations of all cases.
+    pub annotations: usize,
+    /// Annotations that mark nothing.
+    pub empty_annotations: usize,
+    /// Cases in which no annotation marks anything.
+    pub empty_cases: usize,
+    /// How many cases have how many annotations.
+    pub annotations_per_case: BTreeMap<usize, usize>,
+    /// How many cases have which size, as "width x height x channels".
+    pub sizes: BTreeMap<String, usize>,
+    /// How many cases the data set itself puts into which split.
+    pub splits: BTreeMap<String, usize>,
+    /// Ids whose images are equal pixel for pixel.
+    pub duplicates: Vec<Vec<String>>,
+    /// Every fault, in the order of the cases; empty for a sound data set.
+    pub problems: Vec<String>,
+}
+
+impl Inspection {
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// What is kept of a case once its pixels are let go.
+struct Seen {
+    id: String,
+    group: String,
+    split: Option<String>,
+    size: [usize; 3],
+    annotations: usize,
+    empty: usize,
+    image_hash: blake3::Hash,
+}
+
+impl Seen {
+    fn new(case: &Case, split: Option<&String>) -> Self {
+        let image = &case.image;
+        let mut hasher = blake3::Hasher::new();
+        let size = [image.width(), image.height(), image.channels()];
+        size.iter().for_each(|&side| {
+            hasher.update(&(side as u64).to_le_bytes());
+        });
+        let bytes: Vec<u8> = image.pixels().iter().flat_map(|value| value.to_le_bytes()).collect();
+        Self {
+            id: case.id.clone(),
+            group: case.group.clone(),
+            split: split.cloned(),
+            size,
+            annotations: case.annotations.len(),
+            empty: case.annotations.iter().filter(|annotation| annotation.mask.is_empty()).count(),
+            image_hash: hasher.update(&bytes).finalize(),
+        }
+    }
+}
+
+/// Reads every file of a data set and lists all that is wrong. An error only where there is nothing to
+/// examine: no such folder, no known layout.
+pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
+    let mut problems = Vec::new();
+    let dataset = Dataset::find(path, options, &mut problems)?;
+    let examined: Vec<_> = dataset
+        .sources
+        .par_iter()
+        .map(|source| {
+            let cases = load::cases(source, dataset.mask, &dataset.limits)?;
+            Ok(cases.iter().map(|case| Seen::new(case, source.split.as_ref())).collect::<Vec<_>>())
+        })
+        .collect::<Vec<Result<_>>>();
+    let mut seen = Vec::new();
+    for result in examined {
+        match result {
+            Ok(cases) => seen.extend(cases),
+            Err(fault) => problems.push(fault),
+        }
+    }
+    let mut found = Inspection {
+        layout: dataset.layout.to_string(),
+        images: dataset.sources.len(),
+        cases: seen.len(),
+        ..Default::default()
+    };
+    let mut groups = BTreeMap::new();
+    let mut by_content: BTreeMap<[u8; 32], Vec<&Seen>> = BTreeMap::new();
+    for case in &seen {
+        groups.entry(&case.group).or_insert(());
+        found.annotations += case.annotations;
+        found.empty_annotations += case.empty;
+        found.empty_cases += usize::from(case.empty == case.annotations);
+        *found.annotations_per_case.entry(case.annotations).or_default() += 1;
+        let [width, height, channels] = case.size;
+        *found.sizes.entry(format!("{width} x {height} x {channels}")).or_default() += 1;
+        if let Some(split) = &case.split {
+            *found.splits.entry(split.clone()).or_default() += 1;
+        }
+        by_content.entry(*case.image_hash.as_bytes()).or_default().push(case);
+    }
+    found.groups = groups.len();
+    if let Some(other) = seen.iter().find(|case| case.size[2] != seen[0].size[2]) {
+        problems.push(Error::dataset(
+            path,
+            format!(
+                "case '{}' has {} channels, case '{}' has {}; make them equal",
+                seen[0].id, seen[0].size[2], other.id, other.size[2]
+            ),
+        ));
+    }
+    for same in by_content.values().filter(|same| same.len() > 1) {
+        found.duplicates.push(same.iter().map(|case| case.id.clone()).collect());
+        if let Some(other) = same.iter().find(|case| case.split != same[0].split) {
+            problems.push(Error::dataset(
+                path,
+                format!(
+                    "the cases '{}' and '{}' have the same image but lie in different splits; remove one",
+                    same[0].id, other.id
+                ),
+            ));
+        }
+    }
+    found.duplicates.sort();
+    found.problems = one_each(problems.iter().map(ToString::to_string));
+    Ok(found)
+}
+
+/// A file that breaks both the listing and the reading is told once.
+fn one_each(messages: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for message in messages {
+        if seen.insert(message.clone()) {
+            kept.push(message);
+        }
+    }
+    kept
+}

@@ -1,0 +1,209 @@
+//! A manifest names every image and annotation itself: JSON lines or CSV, one row per case or one per
+//! annotation; rows of the same id are joined.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::{Label, Source};
+use crate::{Error, Result};
+
+/// One row, whatever it was written in.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    id: String,
+    image: OneOrMore<String>,
+    #[serde(default)]
+    labels: OneOrMore<LabelEntry>,
+    #[serde(default)]
+    rater: OneOrMore<String>,
+    #[serde(default)]
+    weight: OneOrMore<f32>,
+    group: Option<String>,
+    split: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMore<T> {
+    One(T),
+    More(Vec<T>),
+}
+
+impl<T> Default for OneOrMore<T> {
+    fn default() -> Self {
+        Self::More(Vec::new())
+    }
+}
+
+impl<T> OneOrMore<T> {
+    fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::One(value) => vec![value],
+            Self::More(values) => values,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum LabelEntry {
+    Path(String),
+    Full(FullLabel),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FullLabel {
+    path: String,
+    rater: Option<String>,
+    weight: Option<f32>,
+}
+
+/// Reads a manifest; rows that cannot be used are listed in `problems` by their line.
+pub(super) fn sources(path: &Path, problems: &mut Vec<Error>) -> Result<Vec<Source>> {
+    let text = fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+    let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+    let rows = if is_csv { csv_rows(path, &text)? } else { json_rows(&text) };
+    if rows.is_empty() {
+        return Err(Error::dataset(path, "has no rows; add one per case"));
+    }
+    let base = path.parent().unwrap_or(Path::new("")).to_owned();
+    let mut sources: Vec<Source> = Vec::new();
+    let mut positions: BTreeMap<String, usize> = BTreeMap::new();
+    for (line, row) in rows {
+        let joined = row.and_then(|row| source(&base, row)).and_then(|source| {
+            let position = positions.entry(source.id.clone()).or_insert(sources.len());
+            match sources.get_mut(*position) {
+                None => sources.push(source),
+                Some(known) => join(known, source)?,
+            }
+            Ok(())
+        });
+        if let Err(reason) = joined {
+            problems.push(Error::dataset(path, format!("line {line}: {reason}")));
+        }
+    }
+    Ok(sources)
+}
+
+type ParsedRow = (u64, std::result::Result<Row, String>);
+
+fn json_rows(text: &str) -> Vec<ParsedRow> {
+    let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
+    lines.map(|(line, number)| (number, serde_json::from_str(line).map_err(|e| e.to_string()))).collect()
+}
+
+/// CSV cells hold lists separated by `;`.
+fn csv_rows(path: &Path, text: &str) -> Result<Vec<ParsedRow>> {
+    const COLUMNS: [&str; 7] = ["id", "image", "labels", "rater", "weight", "group", "split"];
+    let broken = |e: csv::Error| Error::dataset(path, format!("is not valid CSV: {e}"));
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let header = reader.headers().map_err(broken)?.clone();
+    if let Some(unknown) = header.iter().find(|name| !COLUMNS.contains(name)) {
+        return Err(Error::dataset(
+            path,
+            format!("has the unknown column '{unknown}'; use {}", COLUMNS.join(", ")),
+        ));
+    }
+    for needed in ["id", "image", "labels"] {
+        if !header.iter().any(|name| name == needed) {
+            return Err(Error::dataset(path, format!("lacks the column '{needed}'")));
+        }
+    }
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        let record = record.map_err(broken)?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let cell = |name: &str| {
+            let at = header.iter().position(|column| column == name)?;
+            record.get(at).filter(|cell| !cell.is_empty())
+        };
+        let list = |name: &str| -> Vec<String> {
+            cell(name)
+                .map_or_else(Vec::new, |cell| cell.split(';').map(|part| part.trim().to_owned()).collect())
+        };
+        let weights: std::result::Result<Vec<f32>, String> = list("weight")
+            .iter()
+            .map(|number| number.parse().map_err(|_| format!("the weight '{number}' is no number")))
+            .collect();
+        let row = weights.and_then(|weights| {
+            Ok(Row {
+                id: cell("id").ok_or("the id is missing")?.to_owned(),
+                image: OneOrMore::More(list("image")),
+                labels: OneOrMore::More(list("labels").into_iter().map(LabelEntry::Path).collect()),
+                rater: OneOrMore::More(list("rater")),
+                weight: OneOrMore::More(weights),
+                group: cell("group").map(str::to_owned),
+                split: cell("split").map(str::to_owned),
+            })
+        });
+        rows.push((line, row));
+    }
+    Ok(rows)
+}
+
+fn source(base: &Path, row: Row) -> std::result::Result<Source, String> {
+    let Row { id, image, labels, rater, weight, group, split } = row;
+    if id.is_empty() {
+        return Err("the id is empty".into());
+    }
+    let existing = |name: &str| -> std::result::Result<PathBuf, String> {
+        let path = base.join(name);
+        if path.is_file() {
+            return Ok(path);
+        }
+        Err(format!("there is no file {} (paths are relative to the manifest)", path.display()))
+    };
+    let images =
+        image.into_vec().iter().map(|name| existing(name)).collect::<std::result::Result<Vec<_>, _>>()?;
+    if images.is_empty() {
+        return Err(format!("case '{id}' has no image"));
+    }
+    let (labels, raters, weights) = (labels.into_vec(), rater.into_vec(), weight.into_vec());
+    for (what, count) in [("raters", raters.len()), ("weights", weights.len())] {
+        if count != 0 && count != labels.len() {
+            return Err(format!("{} labels but {count} {what}; give one for each", labels.len()));
+        }
+    }
+    let labels = labels.into_iter().enumerate().map(|(at, entry)| {
+        let (path, rater, weight) = match entry {
+            LabelEntry::Path(path) => (path, None, None),
+            LabelEntry::Full(full) => (full.path, full.rater, full.weight),
+        };
+        let weight = weight.or_else(|| weights.get(at).copied()).unwrap_or(1.0);
+        if !(weight.is_finite() && weight > 0.0) {
+            return Err(format!("the weight {weight} of {path}; weights are positive"));
+        }
+        let rater = rater.or_else(|| raters.get(at).cloned()).filter(|name| !name.is_empty());
+        Ok(Label { path: existing(&path)?, rater, weight })
+    });
+    let labels = labels.collect::<std::result::Result<Vec<_>, _>>()?;
+    Ok(Source { group: group.unwrap_or_else(|| id.clone()), id, images, labels, split, depth: 1 })
+}
+
+/// Adds the annotations of a further row of the same case.
+fn join(known: &mut Source, more: Source) -> std::result::Result<(), String> {
+    let id = &known.id;
+    if (&known.images, &known.group, &known.split) != (&more.images, &more.group, &more.split) {
+        return Err(format!(
+            "the id '{id}' was given before with another image, group or split; ids are unique"
+        ));
+    }
+    if more.labels.is_empty() {
+        return Err(format!("the id '{id}' is given twice; ids are unique"));
+    }
+    if let Some(label) =
+        more.labels.iter().find(|label| known.labels.iter().any(|old| old.path == label.path))
+    {
+        return Err(format!(
+            "the id '{id}' is given twice with the same annotation {}",
+            label.path.display()
+        ));
+    }
+    known.labels.extend(more.labels);
+    Ok(())
+}

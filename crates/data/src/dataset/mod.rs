@@ -1,0 +1,305 @@
+//! Data sets on disk as cases: what lies where is found first (no pixels are read), cases are then
+//! loaded one by one, all in parallel, or from a packed cache.
+//!
+//! | item | what it is for |
+//! |---|---|
+//! | [`Dataset`] | the cases of a folder or manifest, by their files |
+//! | [`Layout`] | how the files are arranged |
+//! | [`inspect`] | every fault and the counts of a data set, for `validate` |
+//! | [`Packed`] | cases in few bytes, in memory and as cache file |
+//! | [`Split`] | train, validation and test, or k folds, by group |
+
+mod case_folders;
+mod inspect;
+mod layout;
+mod lidc;
+mod load;
+mod manifest;
+mod nnunet;
+mod packed;
+mod record;
+mod split;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use crate::import::{self, Limits, MaskRule};
+use crate::{Case, Error, Result};
+pub use inspect::{Inspection, inspect};
+pub use layout::Layout;
+pub use load::read_slices;
+pub use packed::Packed;
+pub use split::{Roster, Split};
+use walk::Folder;
+
+/// How to read a data set; the default finds everything out by itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// The layout, where it is not to be found by content.
+    pub layout: Option<Layout>,
+    /// What makes stored values a mask, where the data set does not say so itself; binary otherwise.
+    pub mask: Option<MaskRule>,
+    /// How large files may be.
+    pub limits: Limits,
+}
+
+/// An annotation's file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Label {
+    /// The mask file.
+    pub path: PathBuf,
+    /// Who drew it, where known.
+    pub rater: Option<String>,
+    /// How much it counts.
+    pub weight: f32,
+}
+
+impl Label {
+    fn unnamed(path: &Path) -> Self {
+        Self { path: path.to_owned(), rater: None, weight: 1.0 }
+    }
+}
+
+/// The files behind one image and its annotations: one case, or as many as a volume has slices.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// Unique in the data set.
+    pub id: String,
+    /// What a split must not tear apart.
+    pub group: String,
+    /// The image's files; several where each holds some of the channels.
+    pub images: Vec<PathBuf>,
+    /// The annotations' files.
+    pub labels: Vec<Label>,
+    /// The split the data set itself puts it in.
+    pub split: Option<String>,
+    /// Slices; each becomes a case of its own, `ID/slice-000` and so on. 1 for a plain image.
+    pub depth: usize,
+}
+
+impl Source {
+    /// The id of the case that a slice becomes.
+    fn case_id(&self, slice: usize) -> String {
+        match self.depth {
+            1 => self.id.clone(),
+            _ => format!("{}/slice-{slice:03}", self.id),
+        }
+    }
+}
+
+/// One case before its pixels are read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The case's id.
+    pub id: String,
+    /// Its place in [`Dataset::sources`].
+    pub source: usize,
+    /// Its slice there.
+    pub slice: usize,
+}
+
+/// A data set whose files are known and whose pixels are read on demand.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    path: PathBuf,
+    layout: Layout,
+    mask: MaskRule,
+    limits: Limits,
+    sources: Vec<Source>,
+    entries: Vec<Entry>,
+}
+
+impl Dataset {
+    /// Finds the cases of a folder or manifest. The first fault is the error; [`inspect`] lists all.
+    pub fn open(path: &Path, options: &Options) -> Result<Self> {
+        let mut problems = Vec::new();
+        let dataset = Self::find(path, options, &mut problems)?;
+        match problems.len() {
+            0 => Ok(dataset),
+            1 => Err(problems.remove(0)),
+            count => Err(Error::dataset(
+                path,
+                format!("{}; and {} more faults, which validate lists", problems[0], count - 1),
+            )),
+        }
+    }
+
+    fn find(path: &Path, options: &Options, problems: &mut Vec<Error>) -> Result<Self> {
+        let (layout, mut sources, implied) = find_sources(path, options.layout, problems)?;
+        if sources.is_empty() && problems.is_empty() {
+            return Err(Error::dataset(
+                path,
+                format!("holds no cases in the layout {layout}; check the path"),
+            ));
+        }
+        let depths: Vec<_> =
+            sources.par_iter().map(|source| import::depth(&source.images[0], &options.limits)).collect();
+        for (source, depth) in sources.iter_mut().zip(depths) {
+            match depth {
+                Ok(depth) => source.depth = depth,
+                Err(fault) => problems.push(fault),
+            }
+        }
+        check(path, &sources, problems);
+        let entries = sources.iter().enumerate().flat_map(|(at, source)| {
+            (0..source.depth).map(move |slice| Entry { id: source.case_id(slice), source: at, slice })
+        });
+        Ok(Self {
+            path: path.to_owned(),
+            layout,
+            mask: options.mask.or(implied).unwrap_or_default(),
+            limits: options.limits,
+            entries: entries.collect(),
+            sources,
+        })
+    }
+
+    /// The folder or manifest.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How the files are arranged.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// What makes stored values a mask.
+    pub fn mask_rule(&self) -> MaskRule {
+        self.mask
+    }
+
+    /// The files of each image.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// All cases, in the order in which they are loaded.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// How many cases there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Reads one case. Of a volume the whole file is read: prefer [`Dataset::load`] for many slices.
+    pub fn case(&self, index: usize) -> Result<Case> {
+        let entry = &self.entries[index];
+        Ok(load::cases(&self.sources[entry.source], self.mask, &self.limits)?.swap_remove(entry.slice))
+    }
+
+    /// Reads all cases in parallel, in the order of [`Dataset::entries`] whatever the number of threads.
+    pub fn load(&self) -> Result<Vec<Case>> {
+        let loaded: Vec<Result<Vec<Case>>> =
+            self.sources.par_iter().map(|source| load::cases(source, self.mask, &self.limits)).collect();
+        let mut cases = Vec::with_capacity(self.len());
+        // The first fault in order, so that the message does not depend on threads either.
+        for source in loaded {
+            cases.extend(source?);
+        }
+        load::same_channels(&self.path, &cases)?;
+        Ok(cases)
+    }
+
+    /// The split that the data set states itself (a manifest's column, folders named train and test),
+    /// where every case has one.
+    pub fn stated_split(&self, roster: &Roster) -> Result<Option<Split>> {
+        let mut parts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for entry in &self.entries {
+            let Some(name) = &self.sources[entry.source].split else { return Ok(None) };
+            parts.entry(name.clone()).or_default().push(entry.id.clone());
+        }
+        Split::from_parts(roster, parts).map(Some)
+    }
+}
+
+fn find_sources(
+    path: &Path,
+    layout: Option<Layout>,
+    problems: &mut Vec<Error>,
+) -> Result<(Layout, Vec<Source>, Option<MaskRule>)> {
+    if !path.is_dir() {
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if path.is_file() && !matches!(extension.to_ascii_lowercase().as_str(), "jsonl" | "csv") {
+            return Err(Error::dataset(
+                path,
+                "is a file but no .jsonl or .csv manifest; give a folder or manifest",
+            ));
+        }
+        if let Some(other) = layout.filter(|&layout| layout != Layout::Manifest) {
+            return Err(Error::dataset(path, format!("is a file, but the layout {other} wants a folder")));
+        }
+        return Ok((Layout::Manifest, manifest::sources(path, problems)?, None));
+    }
+    if layout.is_none_or(|layout| layout == Layout::Manifest)
+        && let Some(file) = layout::manifest_in(path)
+    {
+        return Ok((Layout::Manifest, manifest::sources(&file, problems)?, None));
+    }
+    let root = Folder::read(path)?;
+    let layout = layout.map_or_else(|| Layout::detect(&root), Ok)?;
+    let (sources, rule) = match layout {
+        Layout::Manifest => {
+            return Err(Error::dataset(path, "has neither manifest.jsonl nor manifest.csv; add one"));
+        }
+        Layout::LidcSlices => (lidc::slices(&root, problems), None),
+        Layout::LidcCrops => (lidc::crops(&root, problems), None),
+        Layout::NnUnet => nnunet::sources(&root, problems)?,
+        Layout::CaseFolders => (case_folders::sources(&root, problems), None),
+    };
+    Ok((layout, sources, rule))
+}
+
+/// What no layout may have: images without masks, ids twice, a group in two splits.
+fn check(path: &Path, sources: &[Source], problems: &mut Vec<Error>) {
+    let mut seen: BTreeMap<&str, &Source> = BTreeMap::new();
+    let mut splits: BTreeMap<&str, &str> = BTreeMap::new();
+    for source in sources {
+        let image = source.images[0].display();
+        if source.labels.is_empty() {
+            problems.push(Error::dataset(
+                path,
+                format!("the image {image} has no mask; add one (an empty mask means \"nothing there\") or remove it"),
+            ));
+        }
+        if let Some(first) = seen.insert(&source.id, source) {
+            let other = first.images[0].display();
+            problems.push(Error::dataset(
+                path,
+                format!("the id '{}' is given twice, to {other} and to {image}; ids are unique", source.id),
+            ));
+        }
+        let Some(split) = source.split.as_deref() else { continue };
+        let first = *splits.entry(&source.group).or_insert(split);
+        if first != split {
+            problems.push(Error::dataset(
+                path,
+                format!(
+                    "the group '{}' is in {first} and, with case '{}', in {split}; a group belongs to one split",
+                    source.group, source.id
+                ),
+            ));
+        }
+    }
+}
+
+/// The split that a folder's name stands for.
+fn split_name(folder: &str) -> Option<String> {
+    let name = match folder.to_ascii_lowercase().as_str() {
+        "train" | "training" => "train",
+        "val" | "valid" | "validation" => "val",
+        "test" | "testing" => "test",
+        _ => return None,
+    };
+    Some(name.to_owned())
+}

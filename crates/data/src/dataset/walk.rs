@@ -1,0 +1,128 @@
+//! A folder and all below it, listed once, sorted by name, with loops of links refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+/// Files that may lie among images without being images.
+const COMPANIONS: [&str; 12] =
+    ["txt", "md", "rst", "json", "jsonl", "csv", "tsv", "toml", "xml", "yaml", "pdf", "db"];
+
+/// A file that is taken for an image or mask: neither hidden nor a companion such as a read-me.
+#[derive(Debug, Clone)]
+pub(super) struct ImageFile {
+    pub path: PathBuf,
+    /// The name without its extension; `.nii.gz` counts as one.
+    pub stem: String,
+}
+
+impl ImageFile {
+    fn at(path: PathBuf, name: &str) -> Option<Self> {
+        let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
+        if COMPANIONS.iter().any(|companion| extension.eq_ignore_ascii_case(companion)) {
+            return None;
+        }
+        let stem = match stem.len().checked_sub(4).and_then(|cut| stem.split_at_checked(cut)) {
+            Some((inner, nii))
+                if extension.eq_ignore_ascii_case("gz") && nii.eq_ignore_ascii_case(".nii") =>
+            {
+                inner
+            }
+            _ => stem,
+        };
+        Some(Self { path, stem: stem.to_owned() })
+    }
+}
+
+/// A folder's content.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub path: PathBuf,
+    pub name: String,
+    /// The name of the folder around it.
+    pub owner: String,
+    pub folders: Vec<Folder>,
+    pub files: Vec<ImageFile>,
+}
+
+impl Folder {
+    pub fn read(root: &Path) -> Result<Self> {
+        let real = fs::canonicalize(root).map_err(|e| Error::io(root, e))?;
+        let name = |path: Option<&Path>| {
+            path.and_then(Path::file_name).map_or(String::new(), |name| name.to_string_lossy().into_owned())
+        };
+        let (own, owner) = (name(Some(&real)), name(real.parent()));
+        Self::read_below(root.to_owned(), own, owner, &mut vec![real])
+    }
+
+    /// `open` holds the real paths of this folder and those around it.
+    fn read_below(path: PathBuf, name: String, owner: String, open: &mut Vec<PathBuf>) -> Result<Self> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(&path).map_err(|e| Error::io(&path, e))? {
+            let entry = entry.map_err(|e| Error::io(&path, e))?;
+            let own = entry.file_name().into_string().map_err(|name| {
+                Error::file(path.join(name), "has a name that is not UTF-8, so it cannot be an id; rename it")
+            })?;
+            if !own.starts_with('.') {
+                entries.push((own, entry));
+            }
+        }
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut folder = Self { path, name, owner, folders: Vec::new(), files: Vec::new() };
+        for (own, entry) in entries {
+            let path = entry.path();
+            let kind = entry.file_type().map_err(|e| Error::io(&path, e))?;
+            let is_folder = match kind.is_symlink() {
+                true => fs::metadata(&path).map_err(|e| Error::io(&path, e))?.is_dir(),
+                false => kind.is_dir(),
+            };
+            if !is_folder {
+                folder.files.extend(ImageFile::at(path, &own));
+                continue;
+            }
+            let real = match kind.is_symlink() {
+                true => fs::canonicalize(&path).map_err(|e| Error::io(&path, e))?,
+                false => open[open.len() - 1].join(&own),
+            };
+            if open.contains(&real) {
+                return Err(Error::file(path, format!("links back to {}; remove the link", real.display())));
+            }
+            open.push(real);
+            folder.folders.push(Self::read_below(path, own, folder.name.clone(), open)?);
+            open.pop();
+        }
+        Ok(folder)
+    }
+
+    /// The folder of that name directly inside.
+    pub fn child(&self, name: &str) -> Option<&Folder> {
+        self.folders.iter().find(|folder| folder.name == name)
+    }
+
+    /// This folder and all below it, the outer before the inner.
+    pub fn all(&self) -> Vec<&Folder> {
+        let mut found = vec![self];
+        for folder in &self.folders {
+            found.extend(folder.all());
+        }
+        found
+    }
+
+    /// Whether no image file lies in it at any depth.
+    pub fn has_no_files(&self) -> bool {
+        self.files.is_empty() && self.folders.iter().all(Folder::has_no_files)
+    }
+
+    /// A path inside `root` with `/` between its parts.
+    pub fn relative(&self, root: &Path) -> String {
+        relative(&self.path, root)
+    }
+}
+
+/// A path inside `root` with `/` between its parts.
+pub(super) fn relative(path: &Path, root: &Path) -> String {
+    let inner = path.strip_prefix(root).unwrap_or(path);
+    let parts: Vec<_> = inner.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+    parts.join("/")
+}

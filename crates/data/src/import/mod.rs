@@ -1,0 +1,227 @@
+//! Reading image and mask files: the format is told by the file's first bytes, sizes are checked
+//! against limits before anything is allocated, and every refusal names the file and the remedy.
+//!
+//! | file | formats |
+//! |---|---|
+//! | [`nifti`] | NIfTI-1, plain or gzipped, 2-D or 3-D |
+//! | `npy`, `npz` | NumPy arrays; never pickles |
+//! | `raster` | PNG, TIFF, JPEG |
+//! | [`mask`] | what makes stored values a mask |
+
+pub mod mask;
+pub mod nifti;
+mod npy;
+mod npz;
+mod raster;
+mod sample;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::{Error, Geometry, Image, Mask, Result};
+pub use mask::MaskRule;
+
+/// How large a file may declare itself to be. What lies beyond is refused before memory is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Most columns, rows or slices.
+    pub side: usize,
+    /// Most pixels of one image or slice.
+    pub pixels: usize,
+    /// Most bytes of one file's samples once decoded.
+    pub bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { side: 16_384, pixels: 1 << 26, bytes: 2 << 30 }
+    }
+}
+
+/// No decoder here turns one stored byte into more than this many (deflate: 1,032; LZW: 2,730).
+const MOST_BYTES_PER_STORED_BYTE: u64 = 4_096;
+/// Below this a wrong declaration costs nothing, so the ratio is not looked at.
+const ALWAYS_ALLOWED: u64 = 16 << 20;
+
+impl Limits {
+    /// Refuses a declared size that is empty, beyond the limits, or more than `stored` bytes can hold.
+    fn check(&self, path: &Path, size: &Size, sample_bytes: u64, stored: u64) -> Result<()> {
+        let Size { width, height, depth, channels } = *size;
+        let refuse = |why: String| {
+            Err(Error::file(
+                path,
+                format!("declares {width}x{height}x{depth} with {channels} channel(s): {why}"),
+            ))
+        };
+        if width == 0 || height == 0 || depth == 0 {
+            return refuse("there is nothing in it; remove the file or export it again".into());
+        }
+        if !(1..=4).contains(&channels) {
+            return refuse("an image has 1 to 4 channels; save fewer, or one file per channel".into());
+        }
+        if width.max(height).max(depth) > self.side {
+            return refuse(format!("the largest side allowed is {}; crop or resample it", self.side));
+        }
+        if width as u64 * height as u64 > self.pixels as u64 {
+            return refuse(format!("an image may have {} pixels; crop or resample it", self.pixels));
+        }
+        // Each factor is bounded above, so the product fits u64.
+        let declared = width as u64 * height as u64 * depth as u64 * channels as u64 * sample_bytes;
+        if declared > self.bytes {
+            return refuse(format!("{declared} bytes are more than the {} allowed; crop it", self.bytes));
+        }
+        if declared > ALWAYS_ALLOWED && declared / MOST_BYTES_PER_STORED_BYTE > stored {
+            return refuse(format!("its {stored} bytes cannot hold that; the file is truncated or hostile"));
+        }
+        Ok(())
+    }
+}
+
+/// The extent of what a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub width: usize,
+    pub height: usize,
+    pub depth: usize,
+    pub channels: usize,
+}
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}", self.width, self.height)?;
+        if self.depth > 1 { write!(f, "x{}", self.depth) } else { Ok(()) }
+    }
+}
+
+/// A file's samples as stored: slice z, channel c, row y, column x lies at
+/// `((z * channels + c) * height + y) * width + x`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Samples {
+    pub size: Size,
+    pub values: Vec<f32>,
+    /// The largest value of the stored type, where it is an 8- or 16-bit one.
+    pub full_scale: Option<f32>,
+    pub geometry: Option<Geometry>,
+}
+
+impl Samples {
+    /// The planes of one slice.
+    pub fn slice(&self, z: usize) -> &[f32] {
+        let length = self.size.width * self.size.height * self.size.channels;
+        &self.values[z * length..(z + 1) * length]
+    }
+
+    /// The geometry of one slice: the volume's, moved along the third axis.
+    pub fn slice_geometry(&self, z: usize) -> Option<Geometry> {
+        let mut geometry = self.geometry.clone()?;
+        if let Some(affine) = &mut geometry.affine {
+            for row in affine {
+                row[3] += row[2] * z as f32;
+            }
+        }
+        Some(geometry)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Png,
+    Jpeg,
+    Tiff,
+    Npy,
+    Npz,
+    Nifti,
+}
+
+/// Tells the format by content: names lie more often than first bytes do.
+pub(crate) fn identify(path: &Path) -> Result<Format> {
+    let mut head = Vec::with_capacity(352);
+    let file = File::open(path).map_err(|e| Error::io(path, e))?;
+    file.take(352).read_to_end(&mut head).map_err(|e| Error::io(path, e))?;
+    let refuse = |what: &str| Err(Error::file(path, what));
+    match head.as_slice() {
+        [] => refuse("is empty; export it again"),
+        [0x89, b'P', b'N', b'G', ..] => Ok(Format::Png),
+        [0xff, 0xd8, 0xff, ..] => Ok(Format::Jpeg),
+        [b'I', b'I', 42 | 43, 0, ..] | [b'M', b'M', 0, 42 | 43, ..] => Ok(Format::Tiff),
+        [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Ok(Format::Npy),
+        [b'P', b'K', 3 | 5, 4 | 6, ..] => Ok(Format::Npz),
+        // Gzip, or one of the four-byte header lengths of NIfTI and its relatives.
+        [0x1f, 0x8b, ..] | [0x5c | 0x1c, 1 | 2, 0, 0, ..] | [0, 0, 1 | 2, 0x5c | 0x1c, ..] => {
+            Ok(Format::Nifti)
+        }
+        [0, 0, 0, 1, ..] => {
+            refuse("looks like FreeSurfer MGH; convert it to NIfTI-1 (mri_convert x.mgz x.nii.gz)")
+        }
+        [0x80, 2..=5, ..] => refuse(
+            "is a Python pickle, which is a program and is never executed here; save the array with numpy.save(..., allow_pickle=False)",
+        ),
+        [0x89, b'H', b'D', b'F', ..] => refuse("is an HDF5 file; save the array as NPY or NIfTI"),
+        head if head.get(128..132) == Some(b"DICM") => {
+            refuse("is a DICOM file; convert the series to NIfTI (for example with dcm2niix) or PNG")
+        }
+        _ => refuse("is none of PNG, TIFF, JPEG, NPY, NPZ, NIfTI-1; convert it to one of these"),
+    }
+}
+
+/// Reads any supported file.
+pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
+    match identify(path)? {
+        Format::Png => raster::read_png(path, limits),
+        Format::Jpeg => raster::read_jpeg(path, limits),
+        Format::Tiff => raster::read_tiff(path, limits),
+        Format::Npy => npy::read(path, limits),
+        Format::Npz => npz::read(path, limits),
+        Format::Nifti => nifti::read(path, limits),
+    }
+}
+
+/// How many slices a file holds: those of a NIfTI volume, otherwise 1. Reads no more than a header.
+pub(crate) fn depth(path: &Path, limits: &Limits) -> Result<usize> {
+    match identify(path)? {
+        Format::Nifti => Ok(nifti::read_header(path, limits)?.depth()),
+        _ => Ok(1),
+    }
+}
+
+/// Reads a 2-D image with its raw values; a volume is refused.
+pub fn read_image(path: &Path, limits: &Limits) -> Result<Image> {
+    let samples = read(path, limits)?;
+    refuse_volume(path, samples.size)?;
+    let Size { width, height, channels, .. } = samples.size;
+    finite(path, &samples)?;
+    let mut image = Image::new(width, height, channels, samples.values);
+    image.geometry = samples.geometry;
+    Ok(image)
+}
+
+/// Reads a 2-D mask; a volume is refused.
+pub fn read_mask(path: &Path, rule: MaskRule, limits: &Limits) -> Result<Mask> {
+    let samples = read(path, limits)?;
+    refuse_volume(path, samples.size)?;
+    mask::slice_mask(path, &samples, 0, rule)
+}
+
+fn refuse_volume(path: &Path, size: Size) -> Result<()> {
+    if size.depth == 1 {
+        return Ok(());
+    }
+    Err(Error::file(path, format!("is a volume of {size}, where one slice is wanted; open it as a data set")))
+}
+
+/// Refuses NaN and infinity: one such pixel would spoil a whole training run.
+pub(crate) fn finite(path: &Path, samples: &Samples) -> Result<()> {
+    match samples.values.iter().position(|value| !value.is_finite()) {
+        None => Ok(()),
+        Some(at) => {
+            let Size { width, height, .. } = samples.size;
+            let (x, y) = (at % width, at / width % height);
+            let value = samples.values[at];
+            Err(Error::file(
+                path,
+                format!("has the value {value} at pixel ({x}, {y}); replace such values by a finite number"),
+            ))
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Arbitrary and damaged bytes for every reader: an image or an error, never a panic.
+
+use std::fs;
+use std::path::Path;
+
+use multivalued_data::dataset::{Layout, Options, inspect};
+use multivalued_data::import::{Limits, MaskRule, read_image, read_mask};
+use proptest::prelude::*;
+
+use crate::make;
+
+/// Small limits bound the memory that any input can take.
+const LIMITS: Limits = Limits { side: 256, pixels: 1 << 14, bytes: 1 << 18 };
+
+fn survives(folder: &Path, bytes: &[u8]) -> Result<(), TestCaseError> {
+    let path = folder.join("fuzzed");
+    fs::write(&path, bytes).unwrap();
+    match read_image(&path, &LIMITS) {
+        Ok(image) => prop_assert!(image.pixels().len() <= 4 * LIMITS.pixels && !image.pixels().is_empty()),
+        Err(fault) => prop_assert!(fault.to_string().contains("fuzzed")),
+    }
+    if let Err(fault) = read_mask(&path, MaskRule::Labels(3), &LIMITS) {
+        prop_assert!(fault.to_string().contains("fuzzed"));
+    }
+    Ok(())
+}
+
+/// A sound file of each kind that is read here.
+fn sound() -> Vec<Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    let voxels: Vec<u8> = (0..12).collect();
+    let array = make::npy_bytes("(3, 4)", &voxels);
+    let mut files = vec![
+        array.clone(),
+        make::zip_bytes(&[("a.npy", &array)]),
+        make::nifti_bytes([4, 3, 1], &voxels),
+        make::nifti_bytes([2, 3, 2], &voxels),
+        make::gzip(&make::nifti_bytes([4, 3, 1], &voxels)),
+    ];
+    for name in ["a.png", "a.tiff", "a.jpg"] {
+        make::png(folder.path().join(name), 4, &voxels);
+        files.push(fs::read(folder.path().join(name)).unwrap());
+    }
+    files
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn damaged_files(
+        kind in 0..8usize,
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = sound().swap_remove(kind);
+        for (at, value) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        survives(folder.path(), &bytes)?;
+    }
+
+    #[test]
+    fn arbitrary_headers(start in 0..6usize, tail in proptest::collection::vec(any::<u8>(), 0..600)) {
+        let folder = tempfile::tempdir().unwrap();
+        let starts: [&[u8]; 6] = [b"\x93NUMPY\x01\x00", b"\x5c\x01\x00\x00", b"\x00\x00\x01\x5c", b"PK\x03\x04", b"\x1f\x8b\x08", b""];
+        survives(folder.path(), &[starts[start], &tail].concat())?;
+    }
+
+    /// Headers in which only the fields that matter vary, so that most pass the first checks.
+    #[test]
+    fn plausible_nifti(
+        dims in proptest::array::uniform8(-2i16..300), datatype in prop_oneof![Just(2i16), Just(4), Just(16), Just(64)],
+        offset in prop_oneof![Just(352f32), any::<f32>()], slope: f32, tail in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = make::nifti_bytes([1, 1, 1], &tail);
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        dims.iter().enumerate().for_each(|(axis, length)| put(40 + 2 * axis, &length.to_le_bytes()));
+        put(40, &(dims[0].rem_euclid(4) + 1).to_le_bytes());
+        put(70, &datatype.to_le_bytes());
+        put(72, &(8 * match datatype { 2 => 1i16, 4 => 2, 16 => 4, _ => 8 }).to_le_bytes());
+        put(108, &offset.to_le_bytes());
+        put(112, &slope.to_le_bytes());
+        survives(folder.path(), &bytes)?;
+    }
+
+    #[test]
+    fn any_npy_header(header in "\\{'descr': '[<>|][a-zA-Z][0-9]{1,2}', 'fortran_order': (True|False), 'shape': \\([0-9, -]{0,12}\\), \\}", data in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((header.len() as u16).to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes.extend(data);
+        survives(folder.path(), &bytes)?;
+    }
+
+    #[test]
+    fn any_manifest(text in "(\\PC|[\\n\",;{}:\\[\\]]|id|image|labels|weight|a.png){0,60}", csv: bool) {
+        let folder = tempfile::tempdir().unwrap();
+        make::picture(folder.path().join("a.png"), 1);
+        let path = folder.path().join(if csv { "m.csv" } else { "m.jsonl" });
+        let text = if csv { format!("id,image,labels\n{text}") } else { text };
+        fs::write(&path, text).unwrap();
+        match inspect(&path, &Options::default()) {
+            Ok(found) => prop_assert_eq!(found.layout, Layout::Manifest.to_string()),
+            Err(fault) => prop_assert!(fault.to_string().contains("m.")),
+        }
+    }
+}

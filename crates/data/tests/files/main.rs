@@ -1,0 +1,10 @@
+//! Files and folders as users have them, good and bad: what is read, and what is said of the rest.
+
+mod bad_files;
+mod cache;
+mod fuzz;
+mod layouts;
+mod make;
+mod output;
+mod shared_data;
+mod splits;
