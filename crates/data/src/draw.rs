@@ -4,11 +4,11 @@
 use rand_pcg::{Pcg64, rand_core::Rng};
 
 /// A stream of random numbers.
-pub(super) struct Draw(Pcg64);
+pub struct Draw(Pcg64);
 
 impl Draw {
     /// The stream that belongs to a seed and the words and number that name a thing.
-    pub(super) fn new(seed: u64, names: &[&str], index: u64) -> Self {
+    pub fn new(seed: u64, names: &[&str], index: u64) -> Self {
         let mut state = mixed(seed);
         for name in names {
             // The length goes in first, so that ("ab", "c") and ("a", "bc") differ.
@@ -23,27 +23,27 @@ impl Draw {
     }
 
     /// Uniform in 0..1, with 53 random bits.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Uniform in low..high.
-    pub(super) fn uniform(&mut self, low: f64, high: f64) -> f64 {
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
     /// Uniform among 0..count; the bias of at most count / 2^53 is of no matter here.
-    pub(super) fn index(&mut self, count: usize) -> usize {
+    pub fn index(&mut self, count: usize) -> usize {
         (self.unit() * count as f64) as usize
     }
 
     /// True with a probability.
-    pub(super) fn chance(&mut self, probability: f64) -> bool {
+    pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
     /// Mean 0, variance 1: twelve uniforms summed, which needs no transcendental function.
-    pub(super) fn bell(&mut self) -> f64 {
+    pub fn bell(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
