@@ -89,7 +89,7 @@ fn whole_test_set(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("all metrics");
     group.sample_size(10);
     group.bench_function("3,196 images, 4 labels, 16 hypotheses, 1,000 resamples", |bencher| {
-        bencher.iter(|| evaluate(&cases, &predictions, None, &Settings::new("benchmark")).unwrap());
+        bencher.iter(|| evaluate(&cases, &predictions, &Settings::new("benchmark")).unwrap());
     });
     group.finish();
 }

@@ -15,7 +15,7 @@
 pub mod augment;
 pub mod case;
 pub mod dataset;
-mod draw;
+pub mod draw;
 pub mod error;
 pub mod evaluate;
 pub mod export;

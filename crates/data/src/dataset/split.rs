@@ -60,11 +60,7 @@ impl Roster {
         }
         let mut groups: Vec<_> = groups.into_values().collect();
         groups.iter_mut().for_each(|ids| ids.sort_unstable());
-        // Fisher and Yates' shuffle.
-        let mut random = Draw::new(seed, &["split"], 0);
-        for last in (1..groups.len()).rev() {
-            groups.swap(last, random.index(last + 1));
-        }
+        Draw::new(seed, &["split"], 0).shuffle(&mut groups);
         groups
     }
 }
