@@ -74,7 +74,13 @@ impl Packed {
 
     /// Unpacks all cases in parallel, in order.
     pub fn cases(&self) -> Result<Vec<Case>> {
-        (0..self.len()).into_par_iter().map(|index| self.case(index)).collect()
+        // The first fault in order, whatever the number of threads.
+        (0..self.len())
+            .into_par_iter()
+            .map(|index| self.case(index))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect()
     }
 
     /// Ids, groups and the hash of all content, as splits need them.
@@ -178,7 +184,7 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 }
 
 /// Writes beside the target and renames, so that a reader never meets half a file.
-pub(super) fn replace_file(
+pub(crate) fn replace_file(
     path: &Path,
     write: impl FnOnce(&mut fs::File) -> std::io::Result<()>,
 ) -> Result<()> {
@@ -223,7 +229,10 @@ impl Dataset {
             for label in &source.labels {
                 text(&format!("{:?} {}", label.rater, label.weight));
             }
-            for path in source.images.iter().chain(source.labels.iter().map(|label| &label.path)) {
+            for mode in &source.truth {
+                text(&mode.probability.to_string());
+            }
+            for path in source.files() {
                 let metadata = fs::metadata(path).map_err(|e| Error::io(path, e))?;
                 let changed = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
                 text(&path.strip_prefix(&self.path).unwrap_or(path).to_string_lossy());
