@@ -124,15 +124,8 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
         by_content.entry(*case.image_hash.as_bytes()).or_default().push(case);
     }
     found.groups = groups.len();
-    if let Some(other) = seen.iter().find(|case| case.size[2] != seen[0].size[2]) {
-        problems.push(Error::dataset(
-            path,
-            format!(
-                "case '{}' has {} channels, case '{}' has {}; make them equal",
-                seen[0].id, seen[0].size[2], other.id, other.size[2]
-            ),
-        ));
-    }
+    let channels = seen.iter().map(|case| (case.id.as_str(), case.size[2]));
+    problems.extend(load::same_channels(path, channels).err());
     for same in by_content.values().filter(|same| same.len() > 1) {
         found.duplicates.push(same.iter().map(|case| case.id.clone()).collect());
         if let Some(other) = same.iter().find(|case| case.split != same[0].split) {

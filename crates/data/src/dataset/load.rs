@@ -117,20 +117,15 @@ fn largest_shift(a: &Geometry, b: &Geometry, size: [usize; 3]) -> f32 {
     ends.into_iter().map(distance).fold(0.0, f32::max)
 }
 
-/// Refuses a data set whose images differ in their number of channels.
-pub(super) fn same_channels(path: &Path, cases: &[Case]) -> Result<()> {
-    let Some(first) = cases.first() else { return Ok(()) };
-    match cases.iter().find(|case| case.image.channels() != first.image.channels()) {
+/// Refuses a data set whose images differ in their number of channels; takes ids with those numbers.
+pub(super) fn same_channels<'a>(path: &Path, images: impl Iterator<Item = (&'a str, usize)>) -> Result<()> {
+    let mut images = images.peekable();
+    let Some(&(first, wanted)) = images.peek() else { return Ok(()) };
+    match images.find(|&(_, channels)| channels != wanted) {
         None => Ok(()),
-        Some(other) => Err(Error::dataset(
+        Some((other, channels)) => Err(Error::dataset(
             path,
-            format!(
-                "case '{}' has {} channels, case '{}' has {}; make them equal",
-                first.id,
-                first.image.channels(),
-                other.id,
-                other.image.channels()
-            ),
+            format!("case '{first}' has {wanted} channels, case '{other}' has {channels}; make them equal"),
         )),
     }
 }

@@ -32,7 +32,6 @@ pub use inspect::{Inspection, inspect};
 pub use layout::Layout;
 pub use load::read_slices;
 pub use packed::Packed;
-pub(crate) use packed::replace_file;
 pub use split::{Roster, Split};
 use walk::Folder;
 
@@ -230,7 +229,7 @@ impl Dataset {
         for source in loaded {
             cases.extend(source?);
         }
-        load::same_channels(&self.path, &cases)?;
+        load::same_channels(&self.path, cases.iter().map(|case| (case.id.as_str(), case.image.channels())))?;
         Ok(cases)
     }
 

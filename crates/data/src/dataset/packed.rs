@@ -22,6 +22,7 @@ use std::time::UNIX_EPOCH;
 use rayon::prelude::*;
 
 use super::{Dataset, Roster, record};
+use crate::replace::replace_file;
 use crate::{Case, Error, Result};
 
 const MAGIC: [u8; 8] = *b"mvcases\n";
@@ -181,24 +182,6 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&bytes[..N]);
     array
-}
-
-/// Writes beside the target and renames, so that a reader never meets half a file.
-pub(crate) fn replace_file(
-    path: &Path,
-    write: impl FnOnce(&mut fs::File) -> std::io::Result<()>,
-) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.part", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = fs::File::create(&beside)
-        .and_then(|mut file| write(&mut file).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&beside, path));
-    written.map_err(|e| {
-        // The rest of a failed write is of no use; the write's own error is the one to tell.
-        let _ = fs::remove_file(&beside);
-        Error::io(path, e)
-    })
 }
 
 impl Dataset {

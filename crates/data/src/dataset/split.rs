@@ -9,9 +9,9 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::packed::replace_file;
 use super::record;
 use crate::draw::Draw;
+use crate::replace::replace_file;
 use crate::{Case, Error, Result};
 
 /// The cases of a data set as splits see them: id, group, and one hash over all content.

@@ -53,7 +53,7 @@ pub fn sampled(comparison: &Comparison, n: usize, random: &mut Draw) -> f64 {
 }
 
 /// The share of each output among the draws.
-pub fn draw_weights(comparison: &Comparison, draws: &[usize]) -> Vec<f64> {
+pub(crate) fn draw_weights(comparison: &Comparison, draws: &[usize]) -> Vec<f64> {
     let mut weights = vec![0.0; comparison.outputs().weights().len()];
     for &index in draws {
         weights[index] += 1.0 / draws.len() as f64;

@@ -16,8 +16,8 @@ use image::{ExtendedColorType, ImageFormat};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::dataset::replace_file;
 use crate::export::{write_pixels, write_png_mask};
+use crate::replace::replace_file;
 use crate::{Case, Error, Image, Mask, Result};
 
 /// Writes cases with values in 0 to 1 into a folder, each with the name of its split. The folder is
