@@ -39,6 +39,12 @@ impl Device {
         let Self::Cpu(cpu) = self;
         cpu.pool.allocations()
     }
+
+    /// The most memory that tensors took at once so far.
+    pub fn peak_bytes(&self) -> usize {
+        let Self::Cpu(cpu) = self;
+        cpu.pool.peak_bytes()
+    }
 }
 
 impl fmt::Debug for Cpu {

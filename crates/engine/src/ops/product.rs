@@ -3,6 +3,7 @@
 use crate::cpu::elementwise::sum_zip;
 use crate::cpu::matmul::{self, Epilogue};
 use crate::tape::Var;
+use crate::tensor::Tensor;
 
 impl Var {
     /// Inner products of rows; with K rows here for each row of `other`, that row is used K times.
@@ -69,10 +70,11 @@ impl Var {
         let isa = self.tensor().isa();
         let out = self.tensor().filled([rows, group], |out| {
             let x = self.values();
-            let mut flipped = vec![0.0; group * features];
+            let mut flipped = Tensor::uninitialised(&self.device(), [features, group]);
+            let flipped = flipped.values_mut();
             for (x, out) in x.chunks_exact(group * features).zip(out.chunks_exact_mut(group * group)) {
-                matmul::transpose(x, features, &mut flipped);
-                matmul::matmul(isa, x, &flipped, features, group, Epilogue::NONE, out);
+                matmul::transpose(x, features, flipped);
+                matmul::matmul(isa, x, flipped, features, group, Epilogue::NONE, out);
             }
         });
         let (to_x, x) = (self.target(), self.tensor().clone());
