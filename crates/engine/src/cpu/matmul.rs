@@ -459,6 +459,20 @@ impl Kernel for OuterTask {
     }
 }
 
+/// `sum[j] += Σ_i rows[i, j]`, first within blocks of rows (into `block`, as long as a row), then block
+/// by block: a running sum of many equal values would lose their last digits.
+#[inline(always)]
+pub(crate) fn add_rows(rows: &[f32], block: &mut [f32], sum: &mut [f32]) {
+    let n = sum.len();
+    for rows in rows.chunks(64 * n) {
+        block.fill(0.0);
+        for row in rows.chunks_exact(n) {
+            block.iter_mut().zip(row).for_each(|(block, value)| *block += value);
+        }
+        sum.iter_mut().zip(&*block).for_each(|(sum, block)| *sum += block);
+    }
+}
+
 /// `out[j] = Σ_i a[i, j]` for a [m, n]: the gradient of a bias.
 pub(crate) fn column_sums(a: &[f32], n: usize, out: &mut [f32]) {
     let m = a.len() / n;
@@ -467,12 +481,8 @@ pub(crate) fn column_sums(a: &[f32], n: usize, out: &mut [f32]) {
         partial.fill(0.0);
         let sums = Output::new(partial);
         for_each_task(parts.count, |part| {
-            let sum = sums.slice(part * n, n);
-            for row in a[parts.range(part).start * n..parts.range(part).end * n].chunks_exact(n) {
-                for (sum, value) in sum.iter_mut().zip(row) {
-                    *sum += value;
-                }
-            }
+            let rows = &a[parts.range(part).start * n..parts.range(part).end * n];
+            scratch::with(n, |block| add_rows(rows, block, sums.slice(part * n, n)));
         });
         parts.sum(partial, n, n, out);
     });
