@@ -4,12 +4,14 @@
 //! The rule: values within 1e-5 and gradients within 1e-4 of the golden ones, relative to the largest
 //! magnitude of the golden tensor.
 
+mod close;
 mod operation;
 
+use close::assert_close;
 use multivalued_engine::{
     Adam, AdamOptions, Corners, Device, Group, Isa, Parameters, Stepped, Tape, Tensor, Var,
 };
-use operation::{Operation, assert_close};
+use operation::Operation;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,13 +8,15 @@
 //! direction of ±1 within 1e-4 of the gradient's length.
 
 mod cases;
+mod close;
 mod naive;
 mod operation;
 
 use cases::{Call, Numbers, Sizes};
+use close::assert_close;
 use multivalued_engine::{Device, Isa};
 use naive::Array;
-use operation::{Operation, assert_close};
+use operation::{Gradients, Operation};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -66,7 +68,7 @@ fn check(call: &Call, seed: u64) {
     let seed: Vec<f32> = before_relu.iter().map(|x| if unsure(x) { 0.0 } else { numbers.signed() }).collect();
     let slopes = slopes(operation, &exact, &seed, &mut numbers);
 
-    let mut portable: Option<(Vec<f32>, Vec<Option<Vec<f32>>>)> = None;
+    let mut portable: Option<(Vec<f32>, Gradients)> = None;
     for isa in Isa::available() {
         let what = format!("{call:?} on {isa:?}");
         let (shape, out, gradients) = operation.run(&Device::cpu_with(isa), &operands, |_| seed.clone());
@@ -208,7 +210,7 @@ fn long_sums_of_equal_values_keep_their_digits() {
             let exact = vec![pixels * tenth; bias.len()];
             assert_close(&format!("{operation:?} on {isa:?}, gradient of the bias"), bias, &exact, 1e-5, 0.0);
         }
-        let (_, sum, _) = Operation::Sum.run(&device, &[x.clone()], seed);
+        let (_, sum, _) = Operation::Sum.run(&device, std::slice::from_ref(&x), seed);
         assert_close("sum", &sum, &[pixels * tenth * channels as f64], 1e-5, 0.0);
     }
 }

@@ -91,7 +91,7 @@ fn a_wrong_shape_is_named_with_the_shape_it_should_fit() {
         (
             "group_norm_add_relu: residual",
             Box::new(move || {
-                _ = image().group_norm_add_relu(2, &var(&[4]), &var(&[4]), 1e-5, &var(&[2, 5, 3, 1]))
+                _ = image().group_norm_add_relu(2, &var(&[4]), &var(&[4]), 1e-5, &var(&[2, 5, 3, 1]));
             }),
             ["[2, 5, 3, 1]", "[2, 5, 3, 4]"],
         ),

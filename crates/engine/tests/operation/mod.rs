@@ -4,6 +4,9 @@ use multivalued_engine::{
     BatchStatistics, Corners, Device, ParameterId, Parameters, Shape, Tape, Tensor, Var,
 };
 
+/// The gradients by operand; none where no gradient reaches one.
+pub type Gradients = Vec<Option<Vec<f32>>>;
+
 /// An operation with the arguments that are not tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
@@ -141,14 +144,14 @@ impl Operation {
         }
     }
 
-    /// The output, and the gradients of ⟨seed, output⟩ with respect to the operands; none where no
-    /// gradient reaches one. `seed(len)` gives the gradient of an output of `len` values.
+    /// The output, and the gradients of ⟨seed, output⟩ with respect to the operands.
+    /// `seed(len)` gives the gradient of an output of `len` values.
     pub fn run(
         &self,
         device: &Device,
         operands: &[(Vec<usize>, Vec<f32>)],
         seed: impl FnOnce(usize) -> Vec<f32>,
-    ) -> (Shape, Vec<f32>, Vec<Option<Vec<f32>>>) {
+    ) -> (Shape, Vec<f32>, Gradients) {
         let mut parameters = Parameters::new();
         let ids: Vec<ParameterId> = operands
             .iter()
@@ -169,20 +172,5 @@ impl Operation {
         let gradients = tape.backward(&out.mul(&Var::constant(seed)).sum());
         let gradients = ids.iter().map(|&id| gradients.get(id).map(Tensor::to_vec)).collect();
         (shape, values, gradients)
-    }
-}
-
-/// Fails unless every value is within `tolerance` of the reference, relative to the reference's
-/// largest magnitude (a value near zero among large ones is a difference of large ones, and cannot be
-/// better than they are); references all below `smallest` are measured against that.
-pub fn assert_close(what: &str, found: &[f32], reference: &[f64], tolerance: f64, smallest: f64) {
-    assert_eq!(found.len(), reference.len(), "{what}: another number of values");
-    let largest = reference.iter().fold(smallest, |largest, value| value.abs().max(largest));
-    for (i, (&found, &reference)) in found.iter().zip(reference).enumerate() {
-        let error = (f64::from(found) - reference).abs() / largest;
-        assert!(
-            error <= tolerance,
-            "{what}: value {i} is {found}, not {reference}: off by {error:.2e} of {largest}"
-        );
     }
 }
