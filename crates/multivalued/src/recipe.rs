@@ -10,7 +10,20 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The recipes that come with the program, by name.
-pub const BUILT_IN: &[(&str, &str)] = &[("shapes-tiny", include_str!("../../../recipes/shapes-tiny.toml"))];
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("shapes-tiny", include_str!("../../../recipes/shapes-tiny.toml")),
+    ("shapes-tiny-unbalanced", include_str!("../../../recipes/shapes-tiny-unbalanced.toml")),
+    ("shapes-tiny-varying", include_str!("../../../recipes/shapes-tiny-varying.toml")),
+    ("shapes-tiny-256", include_str!("../../../recipes/shapes-tiny-256.toml")),
+    ("shapes", include_str!("../../../recipes/shapes.toml")),
+    ("lung-opacity", include_str!("../../../recipes/lung-opacity.toml")),
+    ("lidc", include_str!("../../../recipes/lidc.toml")),
+    ("raters", include_str!("../../../recipes/raters.toml")),
+    ("ablation/paper", include_str!("../../../recipes/ablation/paper.toml")),
+    ("ablation/no-covariance", include_str!("../../../recipes/ablation/no-covariance.toml")),
+    ("ablation/fixed-codebook", include_str!("../../../recipes/ablation/fixed-codebook.toml")),
+    ("ablation/learnable-classifier", include_str!("../../../recipes/ablation/learnable-classifier.toml")),
+];
 
 /// A whole recipe.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -211,8 +224,8 @@ impl Default for AssignmentRecipe {
             active_codes: 16,
             temperature_start: 0.5,
             temperature_end: 0.03,
-            anneal_until: 0.45,
-            prior: 0.1,
+            anneal_until: 0.15,
+            prior: 0.25,
             distinct: true,
             same_iou: 0.99,
             min_usage: 0.002,
@@ -268,7 +281,7 @@ impl Default for LossRecipe {
             covariance: 0.01,
             average_decay: 0.99,
             energy: 1.0,
-            energy_from: 0.7,
+            energy_from: 0.4,
             reconstruction_with_energy: 1.0,
         }
     }

@@ -92,7 +92,7 @@ pub(crate) fn weight_gradient(
     shape.check(x.len(), dw.len(), dy.len());
     if let Some(db) = db {
         assert_eq!(db.len(), shape.outputs, "{shape:?}: bias gradient of {} values", db.len());
-        column_sums(dy, shape.outputs, db);
+        column_sums(isa, dy, shape.outputs, db);
     }
     if shape.kernel == 1 {
         matmul_tn(isa, x, dy, shape.inputs, shape.outputs, dw);

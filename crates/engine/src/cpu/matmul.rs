@@ -9,6 +9,7 @@
 //! The summed index may run over several *runs* of contiguous values, which is what lets a 3x3
 //! window (three rows of 3·channels values each) be read where it lies, without unrolling it first.
 
+use super::elementwise::Compiled;
 use super::parallel::{Output, Parts, for_each_task};
 use super::scratch;
 use super::simd::{Isa, Kernel, Simd};
@@ -459,22 +460,27 @@ impl Kernel for OuterTask {
     }
 }
 
-/// `sum[j] += Σ_i rows[i, j]`, first within blocks of rows (into `block`, as long as a row), then block
-/// by block: a running sum of many equal values would lose their last digits.
+/// `sum[j] += Σ_i rows[i, j]`. Stretches of whole rows, at least 64 values long, are added value by value
+/// and then folded: long loops even for short rows, and short running sums, which keep their digits.
 #[inline(always)]
-pub(crate) fn add_rows(rows: &[f32], block: &mut [f32], sum: &mut [f32]) {
+pub(crate) fn add_rows(rows: &[f32], sum: &mut [f32]) {
     let n = sum.len();
-    for rows in rows.chunks(64 * n) {
-        block.fill(0.0);
-        for row in rows.chunks_exact(n) {
-            block.iter_mut().zip(row).for_each(|(block, value)| *block += value);
+    let stretch = n * 64usize.div_ceil(n);
+    scratch::with(stretch, |totals| {
+        for rows in rows.chunks(64 * stretch) {
+            totals.fill(0.0);
+            for values in rows.chunks(stretch) {
+                totals[..values.len()].iter_mut().zip(values).for_each(|(total, value)| *total += value);
+            }
+            for totals in totals.chunks_exact(n) {
+                sum.iter_mut().zip(totals).for_each(|(sum, total)| *sum += total);
+            }
         }
-        sum.iter_mut().zip(&*block).for_each(|(sum, block)| *sum += block);
-    }
+    });
 }
 
 /// `out[j] = Σ_i a[i, j]` for a [m, n]: the gradient of a bias.
-pub(crate) fn column_sums(a: &[f32], n: usize, out: &mut [f32]) {
+pub(crate) fn column_sums(isa: Isa, a: &[f32], n: usize, out: &mut [f32]) {
     let m = a.len() / n;
     let parts = Parts::new(m, 512, n);
     scratch::with(parts.count * n, |partial| {
@@ -482,7 +488,11 @@ pub(crate) fn column_sums(a: &[f32], n: usize, out: &mut [f32]) {
         let sums = Output::new(partial);
         for_each_task(parts.count, |part| {
             let rows = &a[parts.range(part).start * n..parts.range(part).end * n];
-            scratch::with(n, |block| add_rows(rows, block, sums.slice(part * n, n)));
+            let sum = sums.slice(part * n, n);
+            isa.run(Compiled(
+                #[inline(always)]
+                || add_rows(rows, sum),
+            ));
         });
         parts.sum(partial, n, n, out);
     });

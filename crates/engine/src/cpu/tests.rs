@@ -74,7 +74,7 @@ fn products_stay_inside_their_buffers() {
                     matmul::matmul(isa, &a, &b, k, n, epilogue, &mut out);
                     matmul::matmul_tn(isa, &a, &dy, k, n, &mut db);
                     matmul::transpose(&a, k, &mut flipped);
-                    matmul::column_sums(&dy, n, &mut sums);
+                    matmul::column_sums(isa, &dy, n, &mut sums);
                     vec![out, db, flipped, sums]
                 });
             }

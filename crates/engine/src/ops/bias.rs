@@ -73,7 +73,7 @@ impl Var {
                         |sample, db| {
                             db.fill(0.0);
                             let dy = &dy.values()[sample * height * line..][..height * line];
-                            add_rows(dy, &mut vec![0.0; channels], db);
+                            add_rows(dy, db);
                         },
                     );
                 })

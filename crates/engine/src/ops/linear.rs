@@ -54,7 +54,7 @@ impl Var {
                 a.filled([m, k], |da| matmul::matmul(isa, dy.values(), b.values(), n, k, Epilogue::NONE, da))
             });
             flow.add(to_b, || b.filled([k, n], |db| matmul_tn(isa, a.values(), dy.values(), k, n, db)));
-            flow.add(to_bias, || dy.filled([n], |d_bias| column_sums(dy.values(), n, d_bias)));
+            flow.add(to_bias, || dy.filled([n], |d_bias| column_sums(isa, dy.values(), n, d_bias)));
         })
     }
 
