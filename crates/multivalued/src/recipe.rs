@@ -224,7 +224,7 @@ impl Default for AssignmentRecipe {
             active_codes: 16,
             temperature_start: 0.5,
             temperature_end: 0.03,
-            anneal_until: 0.15,
+            anneal_until: 0.12,
             prior: 0.25,
             distinct: true,
             same_iou: 0.99,
@@ -281,8 +281,8 @@ impl Default for LossRecipe {
             covariance: 0.01,
             average_decay: 0.99,
             energy: 1.0,
-            energy_from: 0.4,
-            reconstruction_with_energy: 1.0,
+            energy_from: 0.35,
+            reconstruction_with_energy: 0.1,
         }
     }
 }
@@ -343,7 +343,7 @@ impl Default for TrainRecipe {
             steps: 0,
             epochs: 100,
             minutes: 0.0,
-            learning_rate: 2e-3,
+            learning_rate: 3e-3,
             schedule: RateSchedule::Cosine,
             warmup_steps: 100,
             final_rate: 0.01,
