@@ -52,6 +52,7 @@ pub(super) fn sources(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
             labels: labels.iter().map(|file| label(file)).collect(),
             split: id.split('/').find_map(split_name),
             depth: 1,
+            truth: Vec::new(),
             id,
         });
     }

@@ -42,6 +42,7 @@ pub(super) fn slices(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
                 labels: labels.map(|file| Label::unnamed(&file.path)).collect(),
                 split: None,
                 depth: 1,
+                truth: Vec::new(),
             });
         }
     }
@@ -88,6 +89,7 @@ pub(super) fn crops(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
                     labels: labels.into_iter().map(Label::unnamed).collect(),
                     split: prefix.split('/').find_map(split_name),
                     depth: 1,
+                    truth: Vec::new(),
                     id,
                 });
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::Source;
 use crate::import::mask::slice_mask;
 use crate::import::{self, Limits, MaskRule, Samples};
-use crate::{Annotation, Case, Error, Geometry, Image, Result};
+use crate::{Annotation, Case, Error, Geometry, Image, Mode, Result};
 
 /// Reads an image without annotations, as prediction does: one image, or one per slice of a volume.
 /// Several files are the channels of the same image.
@@ -66,6 +66,14 @@ pub(super) fn cases(source: &Source, rule: MaskRule, limits: &Limits) -> Result<
         for (z, case) in cases.iter_mut().enumerate() {
             let mask = slice_mask(&label.path, &samples, z, rule)?;
             case.annotations.push(Annotation { mask, rater: label.rater.clone(), weight: label.weight });
+        }
+    }
+    for mode in &source.truth {
+        let samples = import::read(&mode.path, limits)?;
+        same_space((&mode.path, &samples), (first_path, first))?;
+        for (z, case) in cases.iter_mut().enumerate() {
+            let mask = slice_mask(&mode.path, &samples, z, rule)?;
+            case.truth.get_or_insert_default().push(Mode { mask, probability: mode.probability });
         }
     }
     Ok(cases)

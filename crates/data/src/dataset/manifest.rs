@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Label, Source};
+use super::{Label, Source, TrueMode};
 use crate::{Error, Result};
 
 /// One row, whatever it was written in.
@@ -24,6 +24,8 @@ struct Row {
     weight: OneOrMore<f32>,
     group: Option<String>,
     split: Option<String>,
+    #[serde(default)]
+    truth: Vec<TruthEntry>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,6 +63,13 @@ struct FullLabel {
     path: String,
     rater: Option<String>,
     weight: Option<f32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TruthEntry {
+    path: String,
+    probability: f32,
 }
 
 /// Reads a manifest; rows that cannot be used are listed in `problems` by their line.
@@ -139,6 +148,7 @@ fn csv_rows(path: &Path, text: &str) -> Result<Vec<ParsedRow>> {
                 weight: OneOrMore::More(weights),
                 group: cell("group").map(str::to_owned),
                 split: cell("split").map(str::to_owned),
+                truth: Vec::new(),
             })
         });
         rows.push((line, row));
@@ -147,7 +157,7 @@ fn csv_rows(path: &Path, text: &str) -> Result<Vec<ParsedRow>> {
 }
 
 fn source(base: &Path, row: Row) -> std::result::Result<Source, String> {
-    let Row { id, image, labels, rater, weight, group, split } = row;
+    let Row { id, image, labels, rater, weight, group, split, truth } = row;
     if id.is_empty() {
         return Err("the id is empty".into());
     }
@@ -182,7 +192,18 @@ fn source(base: &Path, row: Row) -> std::result::Result<Source, String> {
         Ok(Label { path: existing(&path)?, rater, weight })
     });
     let labels = labels.collect::<std::result::Result<Vec<_>, _>>()?;
-    Ok(Source { group: group.unwrap_or_else(|| id.clone()), id, images, labels, split, depth: 1 })
+    let truth = truth.into_iter().map(|TruthEntry { path, probability }| {
+        if !(probability.is_finite() && probability > 0.0) {
+            return Err(format!("the probability {probability} of {path}; probabilities are positive"));
+        }
+        Ok(TrueMode { path: existing(&path)?, probability })
+    });
+    let truth = truth.collect::<std::result::Result<Vec<_>, _>>()?;
+    let total: f32 = truth.iter().map(|mode| mode.probability).sum();
+    if !truth.is_empty() && (total - 1.0).abs() > 1e-3 {
+        return Err(format!("the probabilities of the truth sum to {total}; they sum to 1"));
+    }
+    Ok(Source { group: group.unwrap_or_else(|| id.clone()), id, images, labels, truth, split, depth: 1 })
 }
 
 /// Adds the annotations of a further row of the same case.
@@ -203,6 +224,9 @@ fn join(known: &mut Source, more: Source) -> std::result::Result<(), String> {
             "the id '{id}' is given twice with the same annotation {}",
             label.path.display()
         ));
+    }
+    if !more.truth.is_empty() {
+        return Err(format!("the id '{id}' is given twice; its truth belongs into its first row"));
     }
     known.labels.extend(more.labels);
     Ok(())

@@ -63,6 +63,15 @@ impl Label {
     }
 }
 
+/// The file of a true mode, where a task knows its truth.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrueMode {
+    /// The mask file.
+    pub path: PathBuf,
+    /// The mode's probability given the image.
+    pub probability: f32,
+}
+
 /// The files behind one image and its annotations: one case, or as many as a volume has slices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
@@ -74,6 +83,8 @@ pub struct Source {
     pub images: Vec<PathBuf>,
     /// The annotations' files.
     pub labels: Vec<Label>,
+    /// The true modes; none where nobody knows them.
+    pub truth: Vec<TrueMode>,
     /// The split the data set itself puts it in.
     pub split: Option<String>,
     /// Slices; each becomes a case of its own, `ID/slice-000` and so on. 1 for a plain image.

@@ -75,6 +75,7 @@ pub(super) fn sources(root: &Folder, problems: &mut Vec<Error>) -> Result<(Vec<S
                 images: files.into_values().collect(),
                 split: labelled_test.then(|| split.to_owned()),
                 depth: 1,
+                truth: Vec::new(),
             });
         }
     }

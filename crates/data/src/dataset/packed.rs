@@ -223,7 +223,12 @@ impl Dataset {
             for label in &source.labels {
                 text(&format!("{:?} {}", label.rater, label.weight));
             }
-            for path in source.images.iter().chain(source.labels.iter().map(|label| &label.path)) {
+            for mode in &source.truth {
+                text(&mode.probability.to_string());
+            }
+            let labels = source.labels.iter().map(|label| &label.path);
+            let modes = source.truth.iter().map(|mode| &mode.path);
+            for path in source.images.iter().chain(labels).chain(modes) {
                 let metadata = fs::metadata(path).map_err(|e| Error::io(path, e))?;
                 let changed = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
                 text(&path.strip_prefix(&self.path).unwrap_or(path).to_string_lossy());

@@ -199,6 +199,17 @@ fn manifests_in_both_languages_say_the_same() {
 }
 
 #[test]
+fn a_manifest_may_know_the_truth() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = r#"{"id":"a","image":"pics/a.png","labels":"m/a1.png","truth":[{"path":"m/a1.png","probability":0.75},{"path":"m/b1.png","probability":0.25}]}"#;
+    let case = open(&write_manifest(folder.path(), "m.jsonl", row)).unwrap().case(0).unwrap();
+    let truth = case.truth.unwrap();
+    assert_eq!(truth.iter().map(|mode| mode.probability).collect::<Vec<_>>(), [0.75, 0.25]);
+    assert_eq!(truth[0].mask, case.annotations[0].mask);
+    assert!(truth[1].mask.is_empty());
+}
+
+#[test]
 fn manifest_faults_name_their_line() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
@@ -226,6 +237,14 @@ fn manifest_faults_name_their_line() {
         ),
         (r#"{"id":"b","image":[],"labels":["m/b1.png"]}"#.into(), "case 'b' has no image"),
         (r#"{"id":"","image":"pics/b.png","labels":["m/b1.png"]}"#.into(), "the id is empty"),
+        (
+            r#"{"id":"b","image":"pics/b.png","labels":["m/b1.png"],"truth":[{"path":"m/b1.png","probability":0.4}]}"#.into(),
+            "line 2: the probabilities of the truth sum to 0.4; they sum to 1",
+        ),
+        (
+            r#"{"id":"b","image":"pics/b.png","labels":["m/b1.png"],"truth":[{"path":"m/b1.png","probability":-1}]}"#.into(),
+            "probabilities are positive",
+        ),
         ("nonsense".into(), "line 2: expected"),
     ] {
         let message = refusal(&write_manifest(root, "m.jsonl", &format!("{row}\n{second}\n")));
