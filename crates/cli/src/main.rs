@@ -8,15 +8,18 @@
 //! | `picture` | images and masks as coloured tiles and contact sheets |
 //! | `page` | the report page: one self-contained HTML file |
 //! | `tensorboard` | event files that TensorBoard reads |
-//! | `log` | the lines of `log.jsonl` |
+//! | `run`, `log` | a run's folder, its lock, progress and signals; the lines of `log.jsonl` |
+//! | `device` | which device computes |
 
 #![allow(dead_code)]
 mod command;
+mod device;
 mod exit;
 mod folder;
 mod log;
 mod page;
 mod picture;
+mod run;
 mod tensorboard;
 mod terminal;
 

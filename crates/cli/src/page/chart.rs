@@ -107,7 +107,7 @@ impl Chart {
         }
     }
 
-    /// With a logarithmic scale upwards, where all values are positive.
+    /// With a logarithmic scale upwards, where no value is negative; zeros are then left out.
     pub fn logarithmic(mut self) -> Self {
         self.logarithmic = true;
         self
@@ -191,6 +191,7 @@ impl Chart {
                 Mark::Line(points) => {
                     let path: Vec<_> = points
                         .iter()
+                        .filter(|(_, py)| *py > 0.0 || !y.logarithmic)
                         .map(|&point| {
                             let (px, py) = place(point);
                             format!("{px:.1},{py:.1}")
@@ -259,8 +260,9 @@ impl Chart {
             _ => None,
         });
         let heights: Vec<f64> = points().map(|&(_, y)| y).chain(levels).collect();
-        let logarithmic = self.logarithmic && heights.iter().all(|&value| value > 0.0);
-        (Axis::around(points().map(|&(x, _)| x), false), Axis::around(heights.into_iter(), logarithmic))
+        let logarithmic = self.logarithmic && heights.iter().all(|&value| value >= 0.0);
+        let heights = heights.into_iter().filter(|&value| value > 0.0 || !logarithmic);
+        (Axis::around(points().map(|&(x, _)| x), false), Axis::around(heights, logarithmic))
     }
 
     /// A swatch and a name for each mark; none where there is only one.

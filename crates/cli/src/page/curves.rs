@@ -6,17 +6,19 @@ use super::chart::Chart;
 use super::html::escaped;
 use crate::log::Record;
 
-/// Curves that have a name; others are shown under their own key.
-const NAMED: [(&str, &str, &str); 9] = [
-    ("validation.ged", "Validation GED", "lower is better"),
-    ("codes.used", "Codes in use", "codes that served an annotation"),
-    ("codes.perplexity", "Perplexity of the codes", "effective number of codes"),
-    ("codes.mean_inner_product", "Mean inner product of the codes", "0 is orthogonal"),
-    ("codes.changed", "Changed assignments", "share of annotations that took another code"),
-    ("classifier.norm", "Length of h", "before the classifier"),
-    ("gradient.norm", "Norm of the gradient", ""),
+/// The curves besides the loss, in the page's order.
+const NAMED: [(&str, &str, &str); 11] = [
+    ("validation.ged_exact", "Validation GED", "lower is better"),
+    ("used_codes", "Codes in use", "codes that served an annotation in a thousand"),
+    ("mean_inner_product", "Mean inner product of the codes", "0 is orthogonal"),
+    ("perplexity", "Perplexity of the codes", "effective number of codes"),
+    ("active_codes", "Codes that take part", "the others are in reserve"),
+    ("changed_assignments", "Changed assignments", "share of images since the epoch before"),
+    ("validation.hm_iou", "Validation matched IoU", "higher is better"),
+    ("validation.n_x_1pct", "Hypotheses of 1 % and more", "per validation image"),
+    ("h_norm", "Length of h", "before the classifier"),
+    ("gradient_norm", "Norm of the gradients", "mean over the epoch"),
     ("learning_rate", "Learning rate", ""),
-    ("temperature", "Temperature of the assignment", ""),
 ];
 
 /// The section, or nothing where the log has no epochs.
@@ -25,22 +27,20 @@ pub fn section(log: &[Record]) -> String {
     if curves.is_empty() {
         return String::new();
     }
-    let is_loss = |name: &str| name == "loss" || name.starts_with("loss.");
+    let is_loss = |name: &str| name.starts_with("loss.");
     let mut losses = Chart::new("Loss terms", "epoch", "mean over the epoch").logarithmic();
     for (name, points) in curves.iter().filter(|(name, _)| is_loss(name)) {
-        let shown = name.strip_prefix("loss.").unwrap_or("sum").replace('_', " ");
-        losses = losses.line(&shown, points.clone());
+        let name = name.trim_start_matches("loss.").replace('_', " ");
+        // A term that the recipe does not use is zero throughout.
+        if points.iter().any(|&(_, value)| value != 0.0) {
+            losses = losses.line(&name, points.clone());
+        }
     }
     let mut charts = losses.render();
-    let mut rest: Vec<_> = curves.iter().filter(|(name, _)| !is_loss(name)).collect();
-    let place = |key: &str| NAMED.iter().position(|(known, ..)| *known == key).unwrap_or(NAMED.len());
-    rest.sort_by_key(|(name, _)| place(name));
-    for (key, points) in rest {
-        let (title, unit) = NAMED
-            .iter()
-            .find(|(known, ..)| *known == key.as_str())
-            .map_or((key.as_str(), ""), |(_, title, unit)| (*title, *unit));
-        charts += &Chart::new(title, "epoch", unit).line(title, points.clone()).render();
+    for (key, title, unit) in NAMED {
+        if let Some(points) = curves.get(key) {
+            charts += &Chart::new(title, "epoch", unit).line(title, points.clone()).render();
+        }
     }
     format!("<h2>How it was learned</h2>\n{}<div class=\"charts\">{charts}</div>", ended_early(log))
 }

@@ -15,13 +15,14 @@ fn log() -> Vec<Record> {
     let epoch = |epoch: u64| {
         let t = epoch as f64 / 40.0;
         let numbers: Numbers = [
-            ("loss", 0.05 + (-4.0 * t).exp()),
+            ("loss.total", 0.05 + (-4.0 * t).exp()),
             ("loss.reconstruction", 0.03 + 0.5 * (-4.0 * t).exp()),
             ("loss.cross_entropy", 0.02 + 0.4 * (-3.0 * t).exp()),
-            ("loss.commitment", 0.001 + 0.1 * (-5.0 * t).exp()),
-            ("codes.used", (16.0 - 12.0 * t).round()),
-            ("codes.mean_inner_product", 0.3 * (-5.0 * t).exp()),
-            ("validation.ged", 0.04 + 0.3 * (-4.0 * t).exp()),
+            ("loss.commitment", 0.0),
+            ("loss.energy", if t > 0.7 { 0.1 } else { 0.0 }),
+            ("used_codes", (16.0 - 12.0 * t).round()),
+            ("mean_inner_product", 0.3 * (-5.0 * t).exp()),
+            ("validation.ged_exact", 0.04 + 0.3 * (-4.0 * t).exp()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
