@@ -1,5 +1,5 @@
-//! Speed of the metrics: exact GED of 4 labels against 256 hypotheses on one core, and everything for a
-//! set of the size of the LIDC test set.
+//! Speed of the metrics: exact GED of 4 labels against 256 hypotheses on one core, and everything for the
+//! LIDC test set, or where it is not beside the checkout for a set of its size.
 //!
 //! `cargo bench -p multivalued-data --bench metrics`
 
@@ -7,21 +7,21 @@ use std::collections::HashSet;
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use multivalued_data::dataset::{Dataset, Options};
+use multivalued_data::draw::Draw;
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::metric::{Comparison, Overlaps, Side, ged};
 use multivalued_data::{Annotation, Case, Hypothesis, Image, Mask, Prediction};
-use rand_pcg::Pcg64;
-use rand_pcg::rand_core::Rng;
+use rayon::prelude::*;
+
+#[path = "../tests/files/archive.rs"]
+mod archive;
 
 const SIZE: usize = 128;
 
-fn uniform(random: &mut Pcg64) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-}
-
 /// A nodule: an ellipse of 4 to 30 pixels radius near the centre with a wavy margin.
-fn blob(random: &mut Pcg64) -> Mask {
-    let mut between = |low: f64, high: f64| low + (high - low) * uniform(random);
+fn blob(random: &mut Draw) -> Mask {
+    let mut between = |low: f64, high: f64| random.uniform(low, high);
     let (cx, cy) = (between(54.0, 74.0), between(54.0, 74.0));
     let (rx, ry) = (between(4.0, 30.0), between(4.0, 30.0));
     let (waves, depth, phase) = (between(3.0, 7.0).floor(), between(0.0, 0.2), between(0.0, 6.3));
@@ -32,13 +32,13 @@ fn blob(random: &mut Pcg64) -> Mask {
 }
 
 /// The worst case: every word of every mask is different.
-fn noise(random: &mut Pcg64) -> Mask {
-    Mask::from_fn(SIZE, SIZE, |_, _| random.next_u64() & 1 == 1)
+fn noise(random: &mut Draw) -> Mask {
+    Mask::from_fn(SIZE, SIZE, |_, _| random.chance(0.5))
 }
 
 /// 4 labels and then 256 hypotheses, all different.
-fn four_and_256(mask: fn(&mut Pcg64) -> Mask) -> Vec<Mask> {
-    let random = &mut Pcg64::new(7, 0);
+fn four_and_256(mask: fn(&mut Draw) -> Mask) -> Vec<Mask> {
+    let random = &mut Draw::new(7, &["benchmark"], 0);
     let mut seen = HashSet::new();
     let masks: Vec<Mask> =
         std::iter::repeat_with(|| mask(random)).filter(|mask| seen.insert(mask.clone())).take(260).collect();
@@ -47,7 +47,7 @@ fn four_and_256(mask: fn(&mut Pcg64) -> Mask) -> Vec<Mask> {
 }
 
 fn exact_ged(criterion: &mut Criterion) {
-    for (name, mask) in [("blobs", blob as fn(&mut Pcg64) -> Mask), ("noise", noise)] {
+    for (name, mask) in [("blobs", blob as fn(&mut Draw) -> Mask), ("noise", noise)] {
         let masks = four_and_256(mask);
         let all: Vec<&Mask> = masks.iter().collect();
         let q = [0.25; 4];
@@ -62,12 +62,12 @@ fn exact_ged(criterion: &mut Criterion) {
 }
 
 fn case(index: usize) -> (Case, Prediction) {
-    let random = &mut Pcg64::new(11, index as u128);
-    let mask = |random: &mut Pcg64| {
-        if uniform(random) < 0.2 { Mask::empty(SIZE, SIZE, 1) } else { blob(random) }
+    let random = &mut Draw::new(11, &["benchmark"], index as u64);
+    let mask = |random: &mut Draw| {
+        if random.chance(0.2) { Mask::empty(SIZE, SIZE, 1) } else { blob(random) }
     };
     let annotations = (0..4).map(|_| Annotation { mask: mask(random), rater: None, weight: 1.0 }).collect();
-    let weights: Vec<f64> = (0..16).map(|_| -uniform(random).max(1e-9).ln()).collect();
+    let weights: Vec<f64> = (0..16).map(|_| -random.unit().max(1e-9).ln()).collect();
     let sum: f64 = weights.iter().sum();
     let hypotheses = weights.iter().enumerate().map(|(code, weight)| Hypothesis {
         mask: mask(random),
@@ -85,11 +85,21 @@ fn case(index: usize) -> (Case, Prediction) {
 }
 
 fn whole_test_set(criterion: &mut Criterion) {
-    let (cases, predictions): (Vec<Case>, Vec<Prediction>) = (0..3196).map(case).unzip();
+    let (name, cases, predictions) = match archive::unpacked(&["lidc-test"]) {
+        Some(folder) => {
+            let cases = Dataset::open(folder.path(), &Options::default()).unwrap().load().unwrap();
+            let predictions = cases.par_iter().map(archive::sixteen_outputs).collect();
+            ("LIDC test set", cases, predictions)
+        }
+        None => {
+            let (cases, predictions): (Vec<Case>, Vec<Prediction>) = (0..3196).map(case).unzip();
+            ("3,196 images", cases, predictions)
+        }
+    };
     let mut group = criterion.benchmark_group("all metrics");
     group.sample_size(10);
-    group.bench_function("3,196 images, 4 labels, 16 hypotheses, 1,000 resamples", |bencher| {
-        bencher.iter(|| evaluate(&cases, &predictions, None, &Settings::new("benchmark")).unwrap());
+    group.bench_function(format!("{name}, 4 labels, 16 hypotheses, 1,000 resamples"), |bencher| {
+        bencher.iter(|| evaluate(&cases, &predictions, &Settings::new("benchmark")).unwrap());
     });
     group.finish();
 }

@@ -55,14 +55,23 @@ fn write_raster(path: &Path, mask: &Mask, format: ImageFormat) -> Result<()> {
     if mask.classes() == 1 {
         grey.iter_mut().for_each(|value| *value *= 255);
     }
-    let side =
-        |length: usize| u32::try_from(length).map_err(|_| Error::mismatch(path.display(), "mask too large"));
-    let (width, height) = (side(mask.width())?, side(mask.height())?);
-    image::save_buffer_with_format(path, &grey, width, height, ExtendedColorType::L8, format).map_err(|e| {
-        match e {
-            image::ImageError::IoError(e) => Error::io(path, e),
-            other => Error::file(path, format!("cannot be written: {other}")),
-        }
+    write_pixels(path, &grey, [mask.width(), mask.height()], ExtendedColorType::L8, format)
+}
+
+/// Writes interleaved samples, those of 16 bits in the machine's byte order.
+pub(crate) fn write_pixels(
+    path: &Path,
+    bytes: &[u8],
+    size: [usize; 2],
+    colour: ExtendedColorType,
+    format: ImageFormat,
+) -> Result<()> {
+    let [Ok(width), Ok(height)] = size.map(u32::try_from) else {
+        return Err(Error::mismatch(path.display(), format!("{size:?} pixels are too many for {format:?}")));
+    };
+    image::save_buffer_with_format(path, bytes, width, height, colour, format).map_err(|e| match e {
+        image::ImageError::IoError(e) => Error::io(path, e),
+        other => Error::file(path, format!("cannot be written: {other}")),
     })
 }
 

@@ -2,28 +2,30 @@
 //! and their splits, synthetic tasks with known truth, metrics and reports. Plain Rust: nothing here
 //! knows of tensors.
 //!
-//! | module | what it is for |
+//! | what | what it is for |
 //! |---|---|
-//! | [`augment`], [`normalise`] | what training does to a case before the network sees it |
-//! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
+//! | [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Mode`], [`Hypothesis`], [`Prediction`] | the nouns |
 //! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ and NIfTI; writing masks in the input's geometry |
-//! | [`image`], [`mask`], [`case`] | the nouns: [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Hypothesis`], [`Prediction`] |
+//! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
+//! | [`normalise`], [`augment`] | what training does to a case before the network sees it |
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
+//! | [`draw`] | random numbers that depend on a seed and a name alone |
 
 pub mod augment;
-pub mod case;
+mod case;
 pub mod dataset;
-mod draw;
-pub mod error;
+pub mod draw;
+mod error;
 pub mod evaluate;
 pub mod export;
-pub mod image;
+mod image;
 pub mod import;
-pub mod mask;
+mod mask;
 pub mod metric;
 pub mod normalise;
+mod replace;
 pub mod report;
 pub mod synthetic;
 

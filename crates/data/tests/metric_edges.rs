@@ -2,6 +2,7 @@
 
 mod sets;
 
+use multivalued_data::draw::Draw;
 use multivalued_data::metric::{Comparison, calibration, count, diversity, ged, matching, soft, truth};
 use multivalued_data::{Case, Mask, Prediction};
 use sets::{bits, case, prediction, uniform, weighted_case, with_truth};
@@ -163,7 +164,7 @@ fn a_perfect_sampler_is_off_by_its_diversity_over_n() {
     let diversity = diversity::of_outputs(&comparison);
     for n in [2, 4, 16, 100] {
         let seeds = 20_000;
-        let sum: f64 = (0..seeds).map(|s| ged::sampled(&comparison, n, &mut ged::case_random(s, "x"))).sum();
+        let sum: f64 = (0..seeds).map(|s| ged::sampled(&comparison, n, &mut Draw::new(s, &["x"], 0))).sum();
         let times_n = sum / seeds as f64 * n as f64;
         assert!((times_n - diversity).abs() < 0.03 * diversity, "n {n}: {times_n} against {diversity}");
     }
@@ -174,10 +175,10 @@ fn ten_thousand_draws_reach_the_exact_value() {
     let labels = case("many", &["11110000", "00000000", "00111100"].map(bits));
     let prediction = prediction(&["11100000", "00000000", "11111111"].map(bits), &[0.5, 0.3, 0.2]);
     let comparison = compare(&labels, &prediction);
-    let sampled = ged::sampled(&comparison, 10_000, &mut ged::case_random(1, "many"));
+    let sampled = ged::sampled(&comparison, 10_000, &mut Draw::new(1, &["many"], 0));
     assert!((sampled - ged::exact(&comparison)).abs() < 0.01, "{sampled}");
-    assert_eq!(sampled, ged::sampled(&comparison, 10_000, &mut ged::case_random(1, "many")));
-    assert_ne!(sampled, ged::sampled(&comparison, 10_000, &mut ged::case_random(2, "many")));
+    assert_eq!(sampled, ged::sampled(&comparison, 10_000, &mut Draw::new(1, &["many"], 0)));
+    assert_ne!(sampled, ged::sampled(&comparison, 10_000, &mut Draw::new(2, &["many"], 0)));
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn every_metric_agrees_with_the_reference() {
     assert!(golden.cases.len() >= 19);
     let cases: Vec<Case> = golden.cases.iter().map(GoldenCase::case).collect();
     let predictions: Vec<Prediction> = golden.cases.iter().map(GoldenCase::prediction).collect();
-    let report = evaluate(&cases, &predictions, None, &Settings::new("golden")).unwrap();
+    let report = evaluate(&cases, &predictions, &Settings::new("golden")).unwrap();
     let report: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
 
     let mut compared = 0;

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::report::{FORMAT, Report, VERSION};
+use multivalued_data::synthetic::{oracle_ged, oracle_prediction};
 use multivalued_data::{Case, Mask, Prediction};
 use sets::{case, prediction, with_truth};
 
@@ -40,7 +41,7 @@ fn settings() -> Settings {
 #[test]
 fn the_report_has_every_promised_key() {
     let (cases, predictions) = study();
-    let report = evaluate(&cases, &predictions, None, &settings()).unwrap();
+    let report = evaluate(&cases, &predictions, &settings()).unwrap();
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     assert_eq!(json["format"], FORMAT);
     assert_eq!(json["version"], VERSION);
@@ -91,7 +92,7 @@ fn the_report_has_every_promised_key() {
 #[test]
 fn pooled_scores_by_hand() {
     let (cases, predictions) = study();
-    let report = evaluate(&cases, &predictions, None, &settings()).unwrap();
+    let report = evaluate(&cases, &predictions, &settings()).unwrap();
     // Every image says 0.1; one in five is empty.
     assert!((report.summary.pooled.empty_ece - 0.1).abs() < 1e-6);
     assert_eq!(report.reliability.empty.len(), 1);
@@ -117,7 +118,7 @@ fn threads_do_not_change_the_report() {
     let (cases, predictions) = study();
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| evaluate(&cases, &predictions, None, &settings()).unwrap().to_json())
+        pool.install(|| evaluate(&cases, &predictions, &settings()).unwrap().to_json())
     };
     assert_eq!(on(1), on(3));
 }
@@ -125,24 +126,35 @@ fn threads_do_not_change_the_report() {
 #[test]
 fn a_case_scores_the_same_alone() {
     let (cases, predictions) = study();
-    let all = evaluate(&cases, &predictions, None, &settings()).unwrap();
-    let alone = evaluate(&cases[7..8], &predictions[7..8], None, &settings()).unwrap();
+    let all = evaluate(&cases, &predictions, &settings()).unwrap();
+    let alone = evaluate(&cases[7..8], &predictions[7..8], &settings()).unwrap();
     assert_eq!(all.images[7], alone.images[0]);
     assert!(alone.intervals_by_group.is_none());
     assert_eq!(alone.std_over_images["ged_exact"], 0.0);
 }
 
 #[test]
-fn a_given_oracle_replaces_the_one_from_the_truth() {
+fn the_oracle_comes_from_the_truth_alone() {
     let (cases, predictions) = study();
-    let given: Vec<f64> = (0..40).map(|k| 0.001 * f64::from(k)).collect();
-    let report = evaluate(&cases, &predictions, Some(&given), &settings()).unwrap();
-    assert!((report.summary.oracle_ged.unwrap() - 0.0195).abs() < 1e-12);
-    let broken = evaluate(&cases, &predictions, Some(&[f64::NAN; 40]), &settings()).unwrap_err().to_string();
-    assert!(broken.contains("case case-") && broken.contains("oracle"), "{broken}");
-    assert!(evaluate(&cases, &predictions, Some(&given[1..]), &settings()).is_err());
-    assert!(evaluate(&cases, &predictions[1..], None, &settings()).is_err());
-    let none = evaluate(&[], &[], None, &settings()).unwrap_err().to_string();
+    let report = evaluate(&cases, &predictions, &settings()).unwrap();
+    let expected: Vec<f64> = cases.iter().map(|case| oracle_ged(case).unwrap()).collect();
+    for (row, expected) in report.images.iter().zip(&expected) {
+        assert!((row.oracle_ged.unwrap() - expected).abs() < 1e-12, "{}", row.id);
+    }
+    let mean = expected.iter().sum::<f64>() / 40.0;
+    assert!(mean > 0.01 && (report.summary.oracle_ged.unwrap() - mean).abs() < 1e-12);
+    // The oracle's own prediction scores exactly that.
+    let oracle: Vec<Prediction> = cases.iter().map(|case| oracle_prediction(case).unwrap()).collect();
+    let of_oracle = evaluate(&cases, &oracle, &settings()).unwrap().summary;
+    assert!((of_oracle.scores.ged_exact - mean).abs() < 1e-12);
+}
+
+#[test]
+fn unequal_lists_and_empty_ones_are_refused() {
+    let (cases, predictions) = study();
+    let unequal = evaluate(&cases, &predictions[1..], &settings()).unwrap_err().to_string();
+    assert!(unequal.contains("39 predictions for 40 cases"), "{unequal}");
+    let none = evaluate(&[], &[], &settings()).unwrap_err().to_string();
     assert!(none.contains("no case"), "{none}");
 }
 
@@ -150,7 +162,7 @@ fn a_given_oracle_replaces_the_one_from_the_truth() {
 fn without_truth_its_keys_are_absent() {
     let (mut cases, predictions) = study();
     cases.iter_mut().for_each(|case| case.truth = None);
-    let report = evaluate(&cases, &predictions, None, &settings()).unwrap();
+    let report = evaluate(&cases, &predictions, &settings()).unwrap();
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     for key in ["oracle_ged", "mode_recall", "mode_probability_std", "total_variation"] {
         assert!(json["summary"].get(key).is_none() && json["images"][0].get(key).is_none(), "{key}");
@@ -161,7 +173,7 @@ fn without_truth_its_keys_are_absent() {
 #[test]
 fn written_and_read_back() {
     let (cases, predictions) = study();
-    let report = evaluate(&cases, &predictions, None, &settings()).unwrap();
+    let report = evaluate(&cases, &predictions, &settings()).unwrap();
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.json");
     report.write(&path).unwrap();
     let back = Report::read(&path).unwrap();
@@ -176,7 +188,7 @@ fn written_and_read_back() {
 #[test]
 fn the_table_is_aligned_and_labelled() {
     let (cases, predictions) = study();
-    let table = evaluate(&cases, &predictions, None, &settings()).unwrap().table();
+    let table = evaluate(&cases, &predictions, &settings()).unwrap().table();
     for said in [
         "split test: 40 cases of 10 groups",
         "20.0 % of the labels",

@@ -163,6 +163,13 @@ impl Tensor {
         Arc::get_mut(buffer).expect("a buffer just made unique")
     }
 
+    /// Moves the values towards another tensor's: `x ← x + share · (other − x)`.
+    pub fn lerp(&mut self, other: &Self, share: f32) {
+        assert_eq!(self.shape, other.shape, "lerp takes two tensors of one shape");
+        let isa = self.isa();
+        crate::cpu::elementwise::update(isa, self.values_mut(), other.values(), |a, b| a + share * (b - a));
+    }
+
     /// Changes the values in place (of this tensor only: clones keep theirs).
     pub fn modify(&mut self, change: impl FnOnce(&mut [f32])) {
         change(self.values_mut());

@@ -46,15 +46,10 @@ pub(super) fn sources(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
         }
         let relative = folder.relative(&root.path);
         let id = if relative.is_empty() { folder.name.clone() } else { relative };
-        sources.push(Source {
-            group: id.clone(),
-            images: images.iter().map(|file| file.path.clone()).collect(),
-            labels: labels.iter().map(|file| label(file)).collect(),
-            split: id.split('/').find_map(split_name),
-            depth: 1,
-            truth: Vec::new(),
-            id,
-        });
+        let split = id.split('/').find_map(split_name);
+        let images = images.iter().map(|file| file.path.clone()).collect();
+        let labels = labels.iter().map(|file| label(file)).collect();
+        sources.push(Source { split, ..Source::new(id, images, labels) });
     }
     sources
 }

@@ -26,6 +26,8 @@ pub struct Inspection {
     pub empty_annotations: usize,
     /// Cases in which no annotation marks anything.
     pub empty_cases: usize,
+    /// Cases whose true modes are known.
+    pub cases_with_truth: usize,
     /// How many cases have how many annotations.
     pub annotations_per_case: BTreeMap<usize, usize>,
     /// How many cases have which size, as "width x height x channels".
@@ -53,6 +55,7 @@ struct Seen {
     size: [usize; 3],
     annotations: usize,
     empty: usize,
+    has_truth: bool,
     image_hash: blake3::Hash,
 }
 
@@ -72,6 +75,7 @@ impl Seen {
             size,
             annotations: case.annotations.len(),
             empty: case.annotations.iter().filter(|annotation| annotation.mask.is_empty()).count(),
+            has_truth: case.truth.is_some(),
             image_hash: hasher.update(&bytes).finalize(),
         }
     }
@@ -110,6 +114,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
         found.annotations += case.annotations;
         found.empty_annotations += case.empty;
         found.empty_cases += usize::from(case.empty == case.annotations);
+        found.cases_with_truth += usize::from(case.has_truth);
         *found.annotations_per_case.entry(case.annotations).or_default() += 1;
         let [width, height, channels] = case.size;
         *found.sizes.entry(format!("{width} x {height} x {channels}")).or_default() += 1;
@@ -119,15 +124,8 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
         by_content.entry(*case.image_hash.as_bytes()).or_default().push(case);
     }
     found.groups = groups.len();
-    if let Some(other) = seen.iter().find(|case| case.size[2] != seen[0].size[2]) {
-        problems.push(Error::dataset(
-            path,
-            format!(
-                "case '{}' has {} channels, case '{}' has {}; make them equal",
-                seen[0].id, seen[0].size[2], other.id, other.size[2]
-            ),
-        ));
-    }
+    let channels = seen.iter().map(|case| (case.id.as_str(), case.size[2]));
+    problems.extend(load::same_channels(path, channels).err());
     for same in by_content.values().filter(|same| same.len() > 1) {
         found.duplicates.push(same.iter().map(|case| case.id.clone()).collect());
         if let Some(other) = same.iter().find(|case| case.split != same[0].split) {

@@ -35,15 +35,10 @@ pub(super) fn slices(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
         for image in &images.files {
             let labels =
                 masks.iter().filter_map(|folder| folder.files.iter().find(|file| file.stem == image.stem));
-            sources.push(Source {
-                id: format!("{patient}/{}/{}", nodule.name, image.stem),
-                group: patient.clone(),
-                images: vec![image.path.clone()],
-                labels: labels.map(|file| Label::unnamed(&file.path)).collect(),
-                split: None,
-                depth: 1,
-                truth: Vec::new(),
-            });
+            let labels = labels.map(|file| Label::unnamed(&file.path)).collect();
+            let id = format!("{patient}/{}/{}", nodule.name, image.stem);
+            sources
+                .push(Source { group: patient.clone(), ..Source::new(id, vec![image.path.clone()], labels) });
         }
     }
     sources
@@ -81,16 +76,12 @@ pub(super) fn crops(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
                 let labels = masks.remove(&format!("{inner}/{}", image.stem)).unwrap_or_default();
                 let id = [&prefix, &inner, &image.stem].map(String::as_str);
                 let id = id.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join("/");
+                let group = patient(&id).or_else(|| inner.split('/').next().filter(|name| !name.is_empty()));
+                let labels = labels.into_iter().map(Label::unnamed).collect();
                 sources.push(Source {
-                    group: patient(&id)
-                        .or_else(|| inner.split('/').next().filter(|name| !name.is_empty()))
-                        .map_or_else(|| id.clone(), str::to_owned),
-                    images: vec![image.path.clone()],
-                    labels: labels.into_iter().map(Label::unnamed).collect(),
+                    group: group.unwrap_or(&id).to_owned(),
                     split: prefix.split('/').find_map(split_name),
-                    depth: 1,
-                    truth: Vec::new(),
-                    id,
+                    ..Source::new(id.clone(), vec![image.path.clone()], labels)
                 });
             }
         }

@@ -60,19 +60,18 @@ pub(super) fn cases(source: &Source, rule: MaskRule, limits: &Limits) -> Result<
         truth: None,
     };
     let mut cases: Vec<_> = slices(&channels).into_iter().enumerate().map(case).collect();
+    let masks = |path: &Path| {
+        let samples = import::read(path, limits)?;
+        same_space((path, &samples), (first_path, first))?;
+        (0..source.depth).map(|z| slice_mask(path, &samples, z, rule)).collect::<Result<Vec<_>>>()
+    };
     for label in &source.labels {
-        let samples = import::read(&label.path, limits)?;
-        same_space((&label.path, &samples), (first_path, first))?;
-        for (z, case) in cases.iter_mut().enumerate() {
-            let mask = slice_mask(&label.path, &samples, z, rule)?;
+        for (case, mask) in cases.iter_mut().zip(masks(&label.path)?) {
             case.annotations.push(Annotation { mask, rater: label.rater.clone(), weight: label.weight });
         }
     }
     for mode in &source.truth {
-        let samples = import::read(&mode.path, limits)?;
-        same_space((&mode.path, &samples), (first_path, first))?;
-        for (z, case) in cases.iter_mut().enumerate() {
-            let mask = slice_mask(&mode.path, &samples, z, rule)?;
+        for (case, mask) in cases.iter_mut().zip(masks(&mode.path)?) {
             case.truth.get_or_insert_default().push(Mode { mask, probability: mode.probability });
         }
     }
@@ -118,20 +117,15 @@ fn largest_shift(a: &Geometry, b: &Geometry, size: [usize; 3]) -> f32 {
     ends.into_iter().map(distance).fold(0.0, f32::max)
 }
 
-/// Refuses a data set whose images differ in their number of channels.
-pub(super) fn same_channels(path: &Path, cases: &[Case]) -> Result<()> {
-    let Some(first) = cases.first() else { return Ok(()) };
-    match cases.iter().find(|case| case.image.channels() != first.image.channels()) {
+/// Refuses a data set whose images differ in their number of channels; takes ids with those numbers.
+pub(super) fn same_channels<'a>(path: &Path, images: impl Iterator<Item = (&'a str, usize)>) -> Result<()> {
+    let mut images = images.peekable();
+    let Some(&(first, wanted)) = images.peek() else { return Ok(()) };
+    match images.find(|&(_, channels)| channels != wanted) {
         None => Ok(()),
-        Some(other) => Err(Error::dataset(
+        Some((other, channels)) => Err(Error::dataset(
             path,
-            format!(
-                "case '{}' has {} channels, case '{}' has {}; make them equal",
-                first.id,
-                first.image.channels(),
-                other.id,
-                other.image.channels()
-            ),
+            format!("case '{first}' has {wanted} channels, case '{other}' has {channels}; make them equal"),
         )),
     }
 }

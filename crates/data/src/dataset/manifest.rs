@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{Label, Source, TrueMode};
+use crate::metric::weighted::SUM_TOLERANCE;
 use crate::{Error, Result};
 
 /// One row, whatever it was written in.
@@ -22,10 +23,10 @@ struct Row {
     rater: OneOrMore<String>,
     #[serde(default)]
     weight: OneOrMore<f32>,
+    #[serde(default)]
+    truth: Vec<ModeEntry>,
     group: Option<String>,
     split: Option<String>,
-    #[serde(default)]
-    truth: Vec<TruthEntry>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,9 +66,10 @@ struct FullLabel {
     weight: Option<f32>,
 }
 
+/// A true mode.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TruthEntry {
+struct ModeEntry {
     path: String,
     probability: f32,
 }
@@ -108,7 +110,8 @@ fn json_rows(text: &str) -> Vec<ParsedRow> {
 
 /// CSV cells hold lists separated by `;`.
 fn csv_rows(path: &Path, text: &str) -> Result<Vec<ParsedRow>> {
-    const COLUMNS: [&str; 7] = ["id", "image", "labels", "rater", "weight", "group", "split"];
+    const COLUMNS: [&str; 9] =
+        ["id", "image", "labels", "rater", "weight", "truth", "probability", "group", "split"];
     let broken = |e: csv::Error| Error::dataset(path, format!("is not valid CSV: {e}"));
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let header = reader.headers().map_err(broken)?.clone();
@@ -135,29 +138,39 @@ fn csv_rows(path: &Path, text: &str) -> Result<Vec<ParsedRow>> {
             cell(name)
                 .map_or_else(Vec::new, |cell| cell.split(';').map(|part| part.trim().to_owned()).collect())
         };
-        let weights: std::result::Result<Vec<f32>, String> = list("weight")
-            .iter()
-            .map(|number| number.parse().map_err(|_| format!("the weight '{number}' is no number")))
-            .collect();
-        let row = weights.and_then(|weights| {
+        let numbers = |name: &str| -> std::result::Result<Vec<f32>, String> {
+            let number =
+                |text: &String| text.parse().map_err(|_| format!("the {name} '{text}' is no number"));
+            list(name).iter().map(number).collect()
+        };
+        let row = || {
+            let (truth, probabilities) = (list("truth"), numbers("probability")?);
+            if truth.len() != probabilities.len() {
+                let counts = (truth.len(), probabilities.len());
+                return Err(format!(
+                    "{} true modes but {} probabilities; give one for each",
+                    counts.0, counts.1
+                ));
+            }
+            let mode = |(path, probability)| ModeEntry { path, probability };
             Ok(Row {
                 id: cell("id").ok_or("the id is missing")?.to_owned(),
                 image: OneOrMore::More(list("image")),
                 labels: OneOrMore::More(list("labels").into_iter().map(LabelEntry::Path).collect()),
                 rater: OneOrMore::More(list("rater")),
-                weight: OneOrMore::More(weights),
+                weight: OneOrMore::More(numbers("weight")?),
+                truth: truth.into_iter().zip(probabilities).map(mode).collect(),
                 group: cell("group").map(str::to_owned),
                 split: cell("split").map(str::to_owned),
-                truth: Vec::new(),
             })
-        });
-        rows.push((line, row));
+        };
+        rows.push((line, row()));
     }
     Ok(rows)
 }
 
 fn source(base: &Path, row: Row) -> std::result::Result<Source, String> {
-    let Row { id, image, labels, rater, weight, group, split, truth } = row;
+    let Row { id, image, labels, rater, weight, truth, group, split } = row;
     if id.is_empty() {
         return Err("the id is empty".into());
     }
@@ -192,18 +205,26 @@ fn source(base: &Path, row: Row) -> std::result::Result<Source, String> {
         Ok(Label { path: existing(&path)?, rater, weight })
     });
     let labels = labels.collect::<std::result::Result<Vec<_>, _>>()?;
-    let truth = truth.into_iter().map(|TruthEntry { path, probability }| {
-        if !(probability.is_finite() && probability > 0.0) {
-            return Err(format!("the probability {probability} of {path}; probabilities are positive"));
-        }
-        Ok(TrueMode { path: existing(&path)?, probability })
-    });
-    let truth = truth.collect::<std::result::Result<Vec<_>, _>>()?;
-    let total: f32 = truth.iter().map(|mode| mode.probability).sum();
-    if !truth.is_empty() && (total - 1.0).abs() > 1e-3 {
-        return Err(format!("the probabilities of the truth sum to {total}; they sum to 1"));
+    let truth = true_modes(truth, existing)?;
+    let group = group.unwrap_or_else(|| id.clone());
+    Ok(Source { group, truth, split, ..Source::new(id, images, labels) })
+}
+
+/// The files of the true modes, whose probabilities must be a distribution.
+fn true_modes(
+    entries: Vec<ModeEntry>,
+    existing: impl Fn(&str) -> std::result::Result<PathBuf, String>,
+) -> std::result::Result<Vec<TrueMode>, String> {
+    let sum: f64 = entries.iter().map(|mode| f64::from(mode.probability)).sum();
+    let proper = entries.iter().all(|mode| mode.probability > 0.0) && (sum - 1.0).abs() <= SUM_TOLERANCE;
+    if !entries.is_empty() && !proper {
+        let given: Vec<f32> = entries.iter().map(|mode| mode.probability).collect();
+        return Err(format!(
+            "the true modes have the probabilities {given:?}; they are positive and sum to 1"
+        ));
     }
-    Ok(Source { group: group.unwrap_or_else(|| id.clone()), id, images, labels, truth, split, depth: 1 })
+    let mode = |ModeEntry { path, probability }| Ok(TrueMode { path: existing(&path)?, probability });
+    entries.into_iter().map(mode).collect()
 }
 
 /// Adds the annotations of a further row of the same case.
@@ -225,9 +246,12 @@ fn join(known: &mut Source, more: Source) -> std::result::Result<(), String> {
             label.path.display()
         ));
     }
-    if !more.truth.is_empty() {
-        return Err(format!("the id '{id}' is given twice; its truth belongs into its first row"));
-    }
     known.labels.extend(more.labels);
+    match (known.truth.is_empty(), more.truth.is_empty()) {
+        (_, true) => {}
+        (true, false) => known.truth = more.truth,
+        (false, false) if known.truth == more.truth => {}
+        (false, false) => return Err(format!("the id '{id}' was given before with another truth")),
+    }
     Ok(())
 }

@@ -63,12 +63,12 @@ impl Label {
     }
 }
 
-/// The file of a true mode, where a task knows its truth.
+/// The file of a true mode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrueMode {
     /// The mask file.
     pub path: PathBuf,
-    /// The mode's probability given the image.
+    /// Its probability given the image.
     pub probability: f32,
 }
 
@@ -83,7 +83,7 @@ pub struct Source {
     pub images: Vec<PathBuf>,
     /// The annotations' files.
     pub labels: Vec<Label>,
-    /// The true modes; none where nobody knows them.
+    /// The true modes' files, where the truth is known; only a manifest can say so.
     pub truth: Vec<TrueMode>,
     /// The split the data set itself puts it in.
     pub split: Option<String>,
@@ -92,6 +92,17 @@ pub struct Source {
 }
 
 impl Source {
+    /// An image of one slice, its own group, in no split and with nothing known of the truth.
+    fn new(id: String, images: Vec<PathBuf>, labels: Vec<Label>) -> Self {
+        Self { group: id.clone(), id, images, labels, truth: Vec::new(), split: None, depth: 1 }
+    }
+
+    /// All files.
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let labels = self.labels.iter().map(|label| &label.path);
+        self.images.iter().chain(labels).chain(self.truth.iter().map(|mode| &mode.path))
+    }
+
     /// The id of the case that a slice becomes.
     fn case_id(&self, slice: usize) -> String {
         match self.depth {
@@ -218,7 +229,7 @@ impl Dataset {
         for source in loaded {
             cases.extend(source?);
         }
-        load::same_channels(&self.path, &cases)?;
+        load::same_channels(&self.path, cases.iter().map(|case| (case.id.as_str(), case.image.channels())))?;
         Ok(cases)
     }
 

@@ -69,13 +69,8 @@ pub(super) fn sources(root: &Folder, problems: &mut Vec<Error>) -> Result<(Vec<S
                 Some(Label { rater: Some(rater.clone()), ..Label::unnamed(&file.path) })
             });
             sources.push(Source {
-                id: case.to_owned(),
-                group: case.to_owned(),
-                labels: labels.collect(),
-                images: files.into_values().collect(),
                 split: labelled_test.then(|| split.to_owned()),
-                depth: 1,
-                truth: Vec::new(),
+                ..Source::new(case.to_owned(), files.into_values().collect(), labels.collect())
             });
         }
     }

@@ -22,6 +22,7 @@ use std::time::UNIX_EPOCH;
 use rayon::prelude::*;
 
 use super::{Dataset, Roster, record};
+use crate::replace::replace_file;
 use crate::{Case, Error, Result};
 
 const MAGIC: [u8; 8] = *b"mvcases\n";
@@ -74,7 +75,13 @@ impl Packed {
 
     /// Unpacks all cases in parallel, in order.
     pub fn cases(&self) -> Result<Vec<Case>> {
-        (0..self.len()).into_par_iter().map(|index| self.case(index)).collect()
+        // The first fault in order, whatever the number of threads.
+        (0..self.len())
+            .into_par_iter()
+            .map(|index| self.case(index))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect()
     }
 
     /// Ids, groups and the hash of all content, as splits need them.
@@ -177,24 +184,6 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     array
 }
 
-/// Writes beside the target and renames, so that a reader never meets half a file.
-pub(super) fn replace_file(
-    path: &Path,
-    write: impl FnOnce(&mut fs::File) -> std::io::Result<()>,
-) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.part", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let written = fs::File::create(&beside)
-        .and_then(|mut file| write(&mut file).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&beside, path));
-    written.map_err(|e| {
-        // The rest of a failed write is of no use; the write's own error is the one to tell.
-        let _ = fs::remove_file(&beside);
-        Error::io(path, e)
-    })
-}
-
 impl Dataset {
     /// Loads all cases through a cache file: read where it is fresh, made where it is absent or the
     /// sources changed. A damaged cache is an error, since something else is wrong then.
@@ -226,9 +215,7 @@ impl Dataset {
             for mode in &source.truth {
                 text(&mode.probability.to_string());
             }
-            let labels = source.labels.iter().map(|label| &label.path);
-            let modes = source.truth.iter().map(|mode| &mode.path);
-            for path in source.images.iter().chain(labels).chain(modes) {
+            for path in source.files() {
                 let metadata = fs::metadata(path).map_err(|e| Error::io(path, e))?;
                 let changed = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
                 text(&path.strip_prefix(&self.path).unwrap_or(path).to_string_lossy());

@@ -9,9 +9,9 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::packed::replace_file;
 use super::record;
 use crate::draw::Draw;
+use crate::replace::replace_file;
 use crate::{Case, Error, Result};
 
 /// The cases of a data set as splits see them: id, group, and one hash over all content.
@@ -60,11 +60,7 @@ impl Roster {
         }
         let mut groups: Vec<_> = groups.into_values().collect();
         groups.iter_mut().for_each(|ids| ids.sort_unstable());
-        // Fisher and Yates' shuffle.
-        let mut random = Draw::new(seed, &["split"], 0);
-        for last in (1..groups.len()).rev() {
-            groups.swap(last, random.index(last + 1));
-        }
+        Draw::new(seed, &["split"], 0).shuffle(&mut groups);
         groups
     }
 }

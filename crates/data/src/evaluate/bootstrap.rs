@@ -3,11 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use rand_pcg::Pcg64;
-use rand_pcg::rand_core::Rng;
 use rayon::prelude::*;
 
 use super::Settings;
+use crate::draw::Draw;
 
 /// The share of resamples that lie inside an interval.
 pub(crate) const LEVEL: f64 = 0.95;
@@ -40,7 +39,7 @@ fn add(totals: &mut [f64], row: &[f64], times: f64) {
 }
 
 /// For each number of the summary the interval that holds 95 % of its values over resamples of the
-/// units. Resample k draws from stream k of a PCG XSL RR 128/64 generator, so threads do not matter.
+/// units. Each resample has its own stream, so threads do not matter.
 pub(super) fn intervals(
     units: &[Vec<f64>],
     settings: &Settings,
@@ -49,12 +48,10 @@ pub(super) fn intervals(
     let resampled: Vec<Vec<(&str, f64)>> = (0..settings.resamples)
         .into_par_iter()
         .map(|resample| {
-            let mut random = Pcg64::new(settings.seed.into(), resample as u128);
+            let mut random = Draw::new(settings.seed, &["bootstrap"], resample as u64);
             let mut times = vec![0.0; units.len()];
             for _ in units {
-                // The high half of a 128-bit product: uniform to within 2^-64 of the unit count.
-                let draw = (u128::from(random.next_u64()) * units.len() as u128) >> 64;
-                times[draw as usize] += 1.0;
+                times[random.index(units.len())] += 1.0;
             }
             let mut totals = vec![0.0; units[0].len()];
             for (unit, times) in units.iter().zip(times).filter(|(_, times)| *times > 0.0) {

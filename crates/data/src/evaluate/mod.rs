@@ -9,6 +9,7 @@ mod statistics;
 
 use rayon::prelude::*;
 
+use crate::draw::Draw;
 use crate::metric::{
     CONVENTION, Comparison, WeightedMasks, calibration, count, diversity, ged, matching, soft, truth,
 };
@@ -52,42 +53,29 @@ pub struct CaseScore {
     empty_outputs: (usize, usize),
 }
 
-/// Scores all cases and summarises them. `oracle_ged`, where given, holds the GED that the true
-/// distribution itself reaches on each case; without it the truth's modes stand in for it where known.
-pub fn evaluate(
-    cases: &[Case],
-    predictions: &[Prediction],
-    oracle_ged: Option<&[f64]>,
-    settings: &Settings,
-) -> Result<Report> {
-    let lengths = [predictions.len(), oracle_ged.map_or(cases.len(), <[f64]>::len)];
-    if lengths.iter().any(|&length| length != cases.len()) {
+/// Scores all cases and summarises them; prediction k is of case k.
+pub fn evaluate(cases: &[Case], predictions: &[Prediction], settings: &Settings) -> Result<Report> {
+    if predictions.len() != cases.len() {
         return Err(Error::mismatch(
             "evaluation",
-            format!("{} cases need as many predictions and oracle values, got {lengths:?}", cases.len()),
+            format!("{} predictions for {} cases; give one for each", predictions.len(), cases.len()),
         ));
     }
-    let scores: Result<Vec<CaseScore>> = (0..cases.len())
-        .into_par_iter()
-        .map(|i| score(&cases[i], &predictions[i], oracle_ged.map(|oracle| oracle[i]), settings.seed))
-        .collect();
-    summarise(&scores?, settings)
+    let pairs = cases.par_iter().zip(predictions);
+    // Collected before the first fault is taken, so that the message does not depend on threads.
+    let scores: Vec<Result<CaseScore>> =
+        pairs.map(|(case, prediction)| score(case, prediction, settings.seed)).collect();
+    summarise(&scores.into_iter().collect::<Result<Vec<_>>>()?, settings)
 }
 
 /// Scores one case; the result depends on the seed and the case alone.
-pub fn score(case: &Case, prediction: &Prediction, oracle_ged: Option<f64>, seed: u64) -> Result<CaseScore> {
-    if let Some(oracle) = oracle_ged.filter(|oracle| !oracle.is_finite()) {
-        return Err(Error::mismatch(
-            format!("case {}", case.id),
-            format!("its oracle GED is {oracle}, not a number"),
-        ));
-    }
+pub fn score(case: &Case, prediction: &Prediction, seed: u64) -> Result<CaseScore> {
     let comparison = &Comparison::new(case, prediction)?;
     let (labels, outputs) = (comparison.labels(), comparison.outputs());
     let p = outputs.weights();
 
-    let random = &mut ged::case_random(seed, &case.id);
-    let draws = ged::SAMPLE_COUNTS.map(|n| ged::draw(p, n, random));
+    let random = &mut Draw::new(seed, &["ged", &case.id], 0);
+    let draws = ged::SAMPLE_COUNTS.map(|n| random.weighted(p, n));
     let [ged_4, ged_16, ged_32, ged_50, ged_100] =
         [0, 1, 2, 3, 4].map(|at| ged::of_draws(comparison, &draws[at]));
     let sixteen = ged::draw_weights(comparison, &draws[1]);
@@ -144,10 +132,6 @@ pub fn score(case: &Case, prediction: &Prediction, oracle_ged: Option<f64>, seed
             n_x_1pct_error: (n_x_1pct - n_true).abs(),
         })
     });
-    let of_truth = || {
-        let modes = comparison.mode_side()?;
-        Some(ged::energy(comparison.overlaps(), comparison.label_side(), modes))
-    };
     let empty = |set: &WeightedMasks| {
         let empty = set.listed().iter().filter(|&&at| set.masks()[at].is_empty()).count();
         (empty, set.listed().len())
@@ -157,7 +141,7 @@ pub fn score(case: &Case, prediction: &Prediction, oracle_ged: Option<f64>, seed
             id: case.id.clone(),
             group: case.group.clone(),
             scores,
-            oracle_ged: oracle_ged.or_else(of_truth),
+            oracle_ged: truth::oracle_ged(comparison),
             truth: truth_scores,
         },
         mode_points: p.iter().copied().zip(calibration::frequencies(comparison)).collect(),

@@ -20,7 +20,7 @@ pub enum MaskRule {
 }
 
 /// Most classes a label map may have: NIfTI and PNG masks are written with 8 bits.
-pub const MOST_CLASSES: usize = 255;
+pub(crate) const MOST_CLASSES: usize = 255;
 
 impl MaskRule {
     /// Foreground classes of the masks it makes.

@@ -6,9 +6,9 @@
 //! | [`nifti`] | NIfTI-1, plain or gzipped, 2-D or 3-D |
 //! | `npy`, `npz` | NumPy arrays; never pickles |
 //! | `raster` | PNG, TIFF, JPEG |
-//! | [`mask`] | what makes stored values a mask |
+//! | `mask` | what makes stored values a mask: [`MaskRule`] |
 
-pub mod mask;
+pub(crate) mod mask;
 pub mod nifti;
 mod npy;
 mod npz;

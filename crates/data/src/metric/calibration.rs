@@ -11,7 +11,7 @@ use super::{Comparison, WEIGHT_NOISE};
 /// Probabilities below this count as this in the negative log-likelihood: the paper's ε.
 pub const NLL_FLOOR: f64 = 1e-5;
 /// Bins of every expected calibration error.
-pub const BINS: usize = 10;
+const BINS: usize = 10;
 
 /// For each label the output it is assigned to.
 pub fn assigned(comparison: &Comparison) -> Vec<usize> {
@@ -32,7 +32,7 @@ pub(crate) fn nearest(count: usize, iou: impl Fn(usize) -> f64) -> usize {
 }
 
 /// For each output the weight of the labels assigned to it.
-pub fn frequencies(comparison: &Comparison) -> Vec<f64> {
+pub(crate) fn frequencies(comparison: &Comparison) -> Vec<f64> {
     let mut frequencies = vec![0.0; comparison.outputs().masks().len()];
     for (output, q) in assigned(comparison).into_iter().zip(comparison.labels().weights()) {
         frequencies[output] += q;
@@ -55,7 +55,7 @@ pub fn mode_nll(comparison: &Comparison) -> f64 {
 
 /// What fell into one bin of a reliability diagram.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct BinSum {
+pub(crate) struct BinSum {
     /// How many points.
     pub count: f64,
     /// The sum of their predicted probabilities.
@@ -78,7 +78,7 @@ impl BinSum {
 }
 
 /// Expected calibration error: the mean over points of their bin's |mean probability − mean frequency|.
-pub fn expected_error(bins: &[BinSum]) -> f64 {
+pub(crate) fn expected_error(bins: &[BinSum]) -> f64 {
     let points: f64 = bins.iter().map(|bin| bin.count).sum();
     if points == 0.0 { 0.0 } else { bins.iter().map(BinSum::gap).sum::<f64>() / points }
 }
@@ -95,7 +95,7 @@ pub struct ReliabilityBin {
 }
 
 /// The bars of a reliability diagram, empty bins left out.
-pub fn reliability(bins: &[BinSum]) -> Vec<ReliabilityBin> {
+pub(crate) fn reliability(bins: &[BinSum]) -> Vec<ReliabilityBin> {
     let bar = |bin: &BinSum| ReliabilityBin {
         count: bin.count,
         probability: bin.probability / bin.count,
@@ -107,7 +107,7 @@ pub fn reliability(bins: &[BinSum]) -> Vec<ReliabilityBin> {
 /// Upper edges of at most [`BINS`] bins that hold equally many of the points, the last edge left out.
 /// Probabilities that only f32 noise sets apart stay together, so that neither it nor the order of the
 /// points matters; where many are equal the bins become fewer.
-pub fn equal_count_edges(mut probabilities: Vec<f64>) -> Vec<f64> {
+pub(crate) fn equal_count_edges(mut probabilities: Vec<f64>) -> Vec<f64> {
     probabilities.sort_by(f64::total_cmp);
     let count = probabilities.len();
     let mut edges: Vec<f64> = (1..BINS)
@@ -118,14 +118,14 @@ pub fn equal_count_edges(mut probabilities: Vec<f64>) -> Vec<f64> {
 }
 
 /// The bin of a probability: an edge belongs to the bin below it.
-pub fn bin_of(edges: &[f64], probability: f64) -> usize {
+pub(crate) fn bin_of(edges: &[f64], probability: f64) -> usize {
     edges.partition_point(|&edge| edge + WEIGHT_NOISE < probability)
 }
 
 /// Pixels by the marginal probability that the outputs give them, in ten bins (lo, hi] of equal width,
 /// and apart from them the pixels of probability zero. Classes are pooled: a point is a pixel of a class.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct PixelBins {
+pub(crate) struct PixelBins {
     /// Pixels of positive probability.
     pub bins: [BinSum; BINS],
     /// Pixels that no output contains.

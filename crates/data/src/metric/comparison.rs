@@ -26,19 +26,10 @@ impl<'a> Comparison<'a> {
     pub fn new(case: &'a Case, prediction: &'a Prediction) -> Result<Self> {
         let modes = case.truth.as_deref().map(|modes| WeightedMasks::modes(&case.id, modes)).transpose()?;
         let labels = WeightedMasks::annotations(case)?;
-        Self::of_sets(&case.id, labels, WeightedMasks::outputs(&case.id, prediction)?, modes)
-    }
-
-    /// The same for sets that are already checked; `case` is named where sizes differ.
-    pub fn of_sets(
-        case: &str,
-        labels: WeightedMasks<'a>,
-        outputs: WeightedMasks<'a>,
-        modes: Option<WeightedMasks<'a>>,
-    ) -> Result<Self> {
+        let outputs = WeightedMasks::outputs(&case.id, prediction)?;
         let mut masks = [labels.masks(), outputs.masks()].concat();
         masks.extend(modes.iter().flat_map(WeightedMasks::masks));
-        let overlaps = Overlaps::among(&format!("case {case}"), &masks)?;
+        let overlaps = Overlaps::among(&format!("case {}", case.id), &masks)?;
         Ok(Self { labels, outputs, modes, overlaps })
     }
 
@@ -63,23 +54,23 @@ impl<'a> Comparison<'a> {
     }
 
     /// The annotations as a side of the overlaps.
-    pub fn label_side(&self) -> Side<'_> {
+    pub(crate) fn label_side(&self) -> Side<'_> {
         Side { first: 0, weights: self.labels.weights() }
     }
 
     /// The outputs as a side of the overlaps.
-    pub fn output_side(&self) -> Side<'_> {
+    pub(crate) fn output_side(&self) -> Side<'_> {
         self.outputs_weighing(self.outputs.weights())
     }
 
     /// The same outputs under other weights.
-    pub fn outputs_weighing<'w>(&self, weights: &'w [f64]) -> Side<'w> {
+    pub(crate) fn outputs_weighing<'w>(&self, weights: &'w [f64]) -> Side<'w> {
         assert_eq!(weights.len(), self.outputs.weights().len(), "one weight per output");
         Side { first: self.labels.masks().len(), weights }
     }
 
     /// The true modes as a side of the overlaps.
-    pub fn mode_side(&self) -> Option<Side<'_>> {
+    pub(crate) fn mode_side(&self) -> Option<Side<'_>> {
         let first = self.labels.masks().len() + self.outputs.masks().len();
         self.modes.as_ref().map(|modes| Side { first, weights: modes.weights() })
     }

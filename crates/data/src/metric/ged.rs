@@ -11,10 +11,8 @@
 //! diversity of the outputs: the n draws' pairs with themselves have distance 0. Compare a sampler and
 //! an explicit model at the same n, or both in the limit.
 
-use rand_pcg::Pcg64;
-use rand_pcg::rand_core::Rng;
-
 use super::{Comparison, Overlaps, Side, diversity};
+use crate::draw::Draw;
 
 /// Sample counts that publications use.
 pub const SAMPLE_COUNTS: [usize; 5] = [4, 16, 32, 50, 100];
@@ -50,39 +48,15 @@ pub fn of_draws(comparison: &Comparison, draws: &[usize]) -> f64 {
 }
 
 /// GED² from `n` independent draws of the outputs by their probability.
-pub fn sampled(comparison: &Comparison, n: usize, random: &mut Pcg64) -> f64 {
-    of_draws(comparison, &draw(comparison.outputs().weights(), n, random))
+pub fn sampled(comparison: &Comparison, n: usize, random: &mut Draw) -> f64 {
+    of_draws(comparison, &random.weighted(comparison.outputs().weights(), n))
 }
 
 /// The share of each output among the draws.
-pub fn draw_weights(comparison: &Comparison, draws: &[usize]) -> Vec<f64> {
+pub(crate) fn draw_weights(comparison: &Comparison, draws: &[usize]) -> Vec<f64> {
     let mut weights = vec![0.0; comparison.outputs().weights().len()];
     for &index in draws {
         weights[index] += 1.0 / draws.len() as f64;
     }
     weights
-}
-
-/// `n` independent indices, each with its weight as probability.
-pub fn draw(weights: &[f64], n: usize, random: &mut Pcg64) -> Vec<usize> {
-    let cumulative: Vec<f64> = weights
-        .iter()
-        .scan(0.0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        })
-        .collect();
-    let one = || {
-        let uniform = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        cumulative.partition_point(|&sum| sum <= uniform).min(weights.len() - 1)
-    };
-    std::iter::repeat_with(one).take(n).collect()
-}
-
-/// The generator of a case's draws: PCG XSL RR 128/64, its stream named by the case (FNV-1a of the id),
-/// so that a case's scores depend neither on the other cases nor on their order.
-pub fn case_random(seed: u64, case: &str) -> Pcg64 {
-    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    let stream = case.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
-    Pcg64::new(seed.into(), stream.into())
 }

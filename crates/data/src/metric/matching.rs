@@ -10,7 +10,7 @@ pub fn hm_iou(comparison: &Comparison) -> f64 {
 }
 
 /// HM-IoU under other output weights, such as the shares among draws.
-pub fn hm_iou_weighing(comparison: &Comparison, outputs: &[f64]) -> f64 {
+pub(crate) fn hm_iou_weighing(comparison: &Comparison, outputs: &[f64]) -> f64 {
     transport::largest_gain(outputs, comparison.labels().weights(), |j, i| comparison.iou(i, j))
 }
 

@@ -19,7 +19,7 @@
 
 pub mod assignment;
 pub mod calibration;
-pub mod comparison;
+mod comparison;
 pub mod count;
 pub mod diversity;
 pub mod ged;
@@ -28,7 +28,7 @@ pub mod overlap;
 pub mod soft;
 pub mod transport;
 pub mod truth;
-pub mod weighted;
+pub(crate) mod weighted;
 
 pub use comparison::{Comparison, Side};
 pub use overlap::{Overlaps, dice, iou};

@@ -4,6 +4,8 @@
 //! mask and one that is not share nothing, 0. Masks of several classes score the mean over their
 //! foreground classes, each class under the same rule (a class absent on both sides counts 1).
 
+use std::ops::Range;
+
 use multiversion::multiversion;
 
 use crate::{Error, Mask, Result};
@@ -128,15 +130,11 @@ fn intersect_all(masks: &[&Mask], class: usize) -> Vec<u32> {
     if words == 0 {
         return counts;
     }
+    let spans: Vec<Range<usize>> = packed.chunks_exact(words).map(span).collect();
     let mut tile_counts = vec![[0u64; TILE]; rows];
     for tile in (0..rows).step_by(TILE) {
         let until = tile + TILE;
-        count_tile(
-            &packed[tile * words..until * words],
-            &packed[..until * words],
-            words,
-            &mut tile_counts[..until],
-        );
+        count_tile(&packed[..until * words], words, &spans[..until], &mut tile_counts[..until]);
         for (k, i) in (tile..until.min(planes.len())).enumerate() {
             let row = &mut counts[row_start(i)..row_start(i) + i + 1];
             for (count, in_tile) in row.iter_mut().zip(&tile_counts) {
@@ -147,22 +145,44 @@ fn intersect_all(masks: &[&Mask], class: usize) -> Vec<u32> {
     counts
 }
 
-/// Intersections of the four masks of a tile with every row.
+/// The whole vectors of eight words outside which a mask has nothing: most masks are one region, so two
+/// of them need not be compared from end to end.
+fn span(row: &[u64]) -> Range<usize> {
+    let first = row.iter().position(|&word| word != 0).unwrap_or(row.len());
+    let end = row.iter().rposition(|&word| word != 0).map_or(first, |last| last + 1);
+    first / 8 * 8..end.next_multiple_of(8)
+}
+
+/// Intersections of the last four rows, the tile, with every row.
 ///
-/// The versions differ only in how the compiler may count bits: VPOPCNTQ, vector shuffles, POPCNT, and
-/// what the baseline of the target has.
+/// The versions differ only in how the compiler may count bits (VPOPCNTQ, vector shuffles, POPCNT, and
+/// what the baseline of the target has), so the counts are the same on every processor.
 #[multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512vl+avx512vpopcntdq+popcnt",
     "x86_64+avx2+popcnt",
     "x86_64+popcnt"
 ))]
-fn count_tile(tile: &[u64], rows: &[u64], words: usize, counts: &mut [[u64; TILE]]) {
-    let (a, rest) = tile.split_at(words);
-    let (b, rest) = rest.split_at(words);
-    let (c, d) = rest.split_at(words);
-    for (row, counts) in rows.chunks_exact(words).zip(counts) {
+fn count_tile(rows: &[u64], words: usize, spans: &[Range<usize>], counts: &mut [[u64; TILE]]) {
+    count_tile_with_what_there_is(rows, words, spans, counts);
+}
+
+#[inline(always)]
+fn count_tile_with_what_there_is(
+    rows: &[u64],
+    words: usize,
+    spans: &[Range<usize>],
+    counts: &mut [[u64; TILE]],
+) {
+    let tile = spans.len() - TILE;
+    let [a, b, c, d] = std::array::from_fn(|k| &rows[(tile + k) * words..(tile + k + 1) * words]);
+    let start = spans[tile..].iter().map(|span| span.start).min().unwrap_or(0);
+    let end = spans[tile..].iter().map(|span| span.end).max().unwrap_or(0);
+    for ((row, span), counts) in rows.chunks_exact(words).zip(spans).zip(counts) {
+        let first = span.start.max(start);
+        let both = first..span.end.min(end).max(first);
+        let (a, b, c, d) = (&a[both.clone()], &b[both.clone()], &c[both.clone()], &d[both.clone()]);
         let mut sums = [0u64; TILE];
-        for ((((&word, &a), &b), &c), &d) in row.iter().zip(a).zip(b).zip(c).zip(d) {
+        for ((((&word, &a), &b), &c), &d) in row[both].iter().zip(a).zip(b).zip(c).zip(d) {
             sums[0] += u64::from((word & a).count_ones());
             sums[1] += u64::from((word & b).count_ones());
             sums[2] += u64::from((word & c).count_ones());
@@ -212,6 +232,24 @@ mod tests {
         let error = iou(&Mask::empty(4, 4, 1), &Mask::empty(4, 5, 1)).unwrap_err().to_string();
         assert!(error.contains("4x4") && error.contains("4x5"), "{error}");
         assert!(dice(&Mask::empty(4, 4, 1), &Mask::empty(4, 4, 2)).is_err());
+    }
+
+    #[test]
+    fn every_instruction_set_counts_the_same() {
+        let words = 24;
+        // Rows of all lengths of span: empty, one word, the whole row.
+        let rows: Vec<u64> = (0..12 * words as u64)
+            .map(|at| {
+                let (row, word) = (at / words as u64, at % words as u64);
+                if word < row || word > 2 * row { 0 } else { at.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+            })
+            .collect();
+        let spans: Vec<Range<usize>> = rows.chunks_exact(words).map(span).collect();
+        let [mut chosen, mut baseline] = [vec![[0; TILE]; 12], vec![[1; TILE]; 12]];
+        count_tile(&rows, words, &spans, &mut chosen);
+        count_tile_with_what_there_is(&rows, words, &spans, &mut baseline);
+        assert_eq!(chosen, baseline);
+        assert!(chosen[11].iter().all(|&count| count > 0) && chosen[0] == [0; TILE]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub fn soft_dice(comparison: &Comparison) -> f64 {
 }
 
 /// Soft Dice of two marginal maps of one class.
-pub fn soft_dice_of_maps(labels: &[f64], outputs: &[f64]) -> f64 {
+pub(crate) fn soft_dice_of_maps(labels: &[f64], outputs: &[f64]) -> f64 {
     let mut counts = [(0u32, 0u32); THRESHOLDS.len()];
     for (&q, &p) in labels.iter().zip(outputs).filter(|(q, p)| **q + **p > 0.0) {
         for ((sum, both), threshold) in counts.iter_mut().zip(THRESHOLDS) {

@@ -1,7 +1,7 @@
 //! Against known modes: were they found, and with the right probability? Each function answers `None`
 //! where the truth is not known.
 
-use super::{Comparison, calibration};
+use super::{Comparison, calibration, ged};
 
 /// An output shows a mode when their IoU reaches this.
 pub const MATCH_IOU: f64 = 0.9;
@@ -16,6 +16,12 @@ fn iou(comparison: &Comparison, mode: usize, output: usize) -> Option<f64> {
 
 fn shows(comparison: &Comparison, mode: usize, output: usize) -> bool {
     iou(comparison, mode, output).is_some_and(|iou| iou >= MATCH_IOU)
+}
+
+/// The exact GED² of the true distribution itself against the annotations: what a model reaches in the
+/// mean that knows all but the draws which the image does not show, and says one output per mode.
+pub fn oracle_ged(comparison: &Comparison) -> Option<f64> {
+    Some(ged::energy(comparison.overlaps(), comparison.label_side(), comparison.mode_side()?))
 }
 
 /// Mode recall: the share of true modes for which one output has IoU ≥ 0.9 and p ≥ 0.5 q.

@@ -57,12 +57,12 @@ impl<'a> WeightedMasks<'a> {
     }
 
     /// 1 − Σ w² over the members as listed: the weight of the pairs of two different ones. Zero for one.
-    pub fn pair_weight(&self) -> f64 {
+    pub(crate) fn pair_weight(&self) -> f64 {
         self.pair_weight
     }
 
     /// The weight of the masks in which no pixel is set.
-    pub fn empty_weight(&self) -> f64 {
+    pub(crate) fn empty_weight(&self) -> f64 {
         let empty = self.masks.iter().zip(&self.weights).filter(|(mask, _)| mask.is_empty());
         empty.fold(0.0, |sum, (_, weight)| sum + weight)
     }

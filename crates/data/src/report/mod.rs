@@ -4,12 +4,14 @@
 mod table;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::{Scores, Summary, TruthScores};
 use crate::metric::calibration::ReliabilityBin;
+use crate::replace::replace_file;
 use crate::{Error, Result};
 
 /// What the document calls itself.
@@ -90,7 +92,7 @@ impl Report {
 
     /// Writes the document to a file.
     pub fn write(&self, path: &Path) -> Result<()> {
-        std::fs::write(path, self.to_json() + "\n").map_err(|source| Error::io(path, source))
+        replace_file(path, |file| file.write_all((self.to_json() + "\n").as_bytes()))
     }
 
     /// Reads a document back.

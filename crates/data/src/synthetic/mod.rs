@@ -7,7 +7,7 @@
 //! for case in task.generate("train", 3) {
 //!     let truth = case.truth.as_ref().unwrap();
 //!     assert_eq!((truth.len(), truth[0].probability), (4, 0.25));
-//!     assert!(oracle_ged(&case).unwrap() < 0.2);
+//!     assert!(oracle_ged(&case)? < 0.2);
 //! }
 //! # Ok::<(), multivalued_data::Error>(())
 //! ```
@@ -40,6 +40,7 @@ mod raters;
 mod shape;
 mod shapes;
 mod texture;
+mod write;
 
 use crate::draw::Draw;
 use crate::{Annotation, Case, Error, Image, Mask, Mode, Result};
@@ -48,6 +49,7 @@ use std::{fmt, str::FromStr};
 
 pub use lung_opacity::{Radiograph, lung_opacity_over, parse_split_list};
 pub use oracle::{oracle_ged, oracle_prediction};
+pub use write::write_dataset;
 
 /// The name of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,6 +1,7 @@
 //! The oracle: what a model would say that knows the task's generator but not the hidden draws.
 
-use crate::{Case, Hypothesis, Mask, Prediction};
+use crate::metric::{Comparison, ged};
+use crate::{Case, Error, Hypothesis, Prediction, Result};
 
 /// The oracle's prediction: the true modes, most probable first, each with its index as its code.
 /// None where the case has no truth.
@@ -16,46 +17,18 @@ pub fn oracle_prediction(case: &Case) -> Option<Prediction> {
 /// The oracle's exact GED against the case's weighted annotations: zero where nothing is hidden, else,
 /// in the mean over cases, the floor of a model with one output per mode. It is not the floor of all
 /// models: one that spreads many outputs over a mode's hidden draw can go below it (on `shapes` to
-/// about 63 % of it). None where the case has no truth or no annotation.
-pub fn oracle_ged(case: &Case) -> Option<f64> {
-    let truth: Weighted = case.truth.as_ref()?.iter().map(|m| (&m.mask, f64::from(m.probability))).collect();
-    let annotations: Weighted = case.annotations.iter().map(|a| (&a.mask, f64::from(a.weight))).collect();
-    if truth.is_empty() || annotations.is_empty() {
-        return None;
-    }
-    Some(exact_ged(&annotations, &truth))
-}
-
-pub(super) type Weighted<'a> = Vec<(&'a Mask, f64)>;
-
-/// The squared generalised energy distance of two weighted sets, with d = 1 - IoU over all pairs:
-/// ```text
-/// 2 Σ q_i p_j d(y_i, s_j) - Σ q_i q_i' d(y_i, y_i') - Σ p_j p_j' d(s_j, s_j')
-/// ```
-pub(super) fn exact_ged(labels: &Weighted, outputs: &Weighted) -> f64 {
-    let spread = |left: &Weighted, right: &Weighted| -> f64 {
-        let total = |set: &Weighted| set.iter().map(|(_, weight)| weight).sum::<f64>();
-        let pairs = left.iter().flat_map(|(a, p)| right.iter().map(move |(b, q)| p * q * (1.0 - iou(a, b))));
-        pairs.sum::<f64>() / (total(left) * total(right))
-    };
-    // Rounding may leave a tiny negative value where the sets are equal.
-    (2.0 * spread(labels, outputs) - spread(labels, labels) - spread(outputs, outputs)).max(0.0)
-}
-
-/// Intersection over union; 1 for two empty masks.
-pub(super) fn iou(a: &Mask, b: &Mask) -> f64 {
-    let (mut shared, mut either) = (0, 0);
-    for (a, b) in a.words().iter().zip(b.words()) {
-        shared += (a & b).count_ones();
-        either += (a | b).count_ones();
-    }
-    if either == 0 { 1.0 } else { f64::from(shared) / f64::from(either) }
+/// about 63 % of it). A report carries it as `oracle_ged`.
+pub fn oracle_ged(case: &Case) -> Result<f64> {
+    let prediction = oracle_prediction(case).ok_or_else(|| {
+        Error::mismatch(format!("case {}", case.id), "its truth is not known, so there is no oracle")
+    })?;
+    Ok(ged::exact(&Comparison::new(case, &prediction)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Annotation, Image, Mode};
+    use crate::{Annotation, Image, Mask, Mode};
 
     fn row(pixels: usize) -> Mask {
         Mask::from_fn(10, 1, |x, _| x < pixels)
@@ -76,14 +49,22 @@ mod tests {
 
     #[test]
     fn values_by_hand() {
-        // One mask of 5 pixels against one of 10: 2 d = 1.
-        assert_eq!(oracle_ged(&case(&[(5, 1.0)], &[(10, 1.0)])), Some(1.0));
-        // Two of four labels empty and two alike, all outputs empty: 2·0.5 - 0.5 = 0.5.
         let half_empty = [(0, 1.0), (0, 1.0), (4, 1.0), (4, 1.0)];
-        assert_eq!(oracle_ged(&case(&half_empty, &[(0, 1.0)])), Some(0.5));
-        // Weights only count against each other; equal sets are at distance zero.
-        assert_eq!(oracle_ged(&case(&[(4, 3.0), (8, 1.0)], &[(8, 0.25), (4, 0.75)])), Some(0.0));
-        assert_eq!(oracle_ged(&case(&[], &[(8, 1.0)])), None);
+        for (annotations, truth, expected) in [
+            // One mask of 5 pixels against one of 10: 2 d = 1.
+            (&[(5, 1.0)][..], &[(10, 1.0)][..], 1.0),
+            // Two of four labels empty and two alike, all outputs empty: 2·0.5 - 0.5 = 0.5.
+            (&half_empty, &[(0, 1.0)], 0.5),
+            // Weights only count against each other; equal sets are at distance zero.
+            (&[(4, 3.0), (8, 1.0)], &[(8, 0.25), (4, 0.75)], 0.0),
+        ] {
+            let found = oracle_ged(&case(annotations, truth)).unwrap();
+            assert!((found - expected).abs() < 1e-12, "{found}, expected {expected}");
+        }
+        let unannotated = oracle_ged(&case(&[], &[(8, 1.0)])).unwrap_err().to_string();
+        assert!(unannotated.contains("case by hand"), "{unannotated}");
+        let unknown = Case { truth: None, ..case(&[(8, 1.0)], &[]) };
+        assert!(oracle_ged(&unknown).unwrap_err().to_string().contains("truth is not known"));
     }
 
     #[test]

@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use multivalued_data::dataset::{Layout, Options, inspect};
+use multivalued_data::dataset::{Dataset, Layout, Options, Roster, Split, inspect};
+use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::import::{Limits, MaskRule, read_image, read_mask};
+use multivalued_data::report::Report;
+use multivalued_data::synthetic::{Task, TaskName, oracle_prediction, parse_split_list};
 use proptest::prelude::*;
 
 use crate::make;
@@ -101,11 +104,94 @@ proptest! {
     }
 
     #[test]
-    fn any_manifest(text in "(\\PC|[\\n\",;{}:\\[\\]]|id|image|labels|weight|a.png){0,60}", csv: bool) {
+    fn any_dataset_json(text in "(\\PC|[{}\\[\\]:,\"0-9]|\"labels\":|\"channel_names\":|\"0\"){0,40}") {
+        let folder = tempfile::tempdir().unwrap();
+        make::picture(folder.path().join("imagesTr/a_0000.png"), 1);
+        make::mask(folder.path().join("labelsTr/a.png"), Some(1));
+        fs::write(folder.path().join("dataset.json"), text).unwrap();
+        match inspect(folder.path(), &Options::default()) {
+            Ok(found) => prop_assert_eq!(found.images, 1),
+            Err(fault) => prop_assert!(fault.to_string().contains("dataset.json")),
+        }
+    }
+
+    #[test]
+    fn any_radiograph_list(text in "(file,split\n)?(\\PC|[\\n,]){0,40}") {
+        if let Ok(rows) = parse_split_list(&text) {
+            prop_assert!(rows.iter().all(|(file, split)| !file.is_empty() && !split.is_empty()));
+        }
+    }
+
+    /// Damage under a checksum that fits, as only malice makes it.
+    #[test]
+    fn forged_caches(
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        make::picture(folder.path().join("data/P/nodule-0/images/slice-0.png"), 9);
+        make::mask(folder.path().join("data/P/nodule-0/mask-0/slice-0.png"), Some(1));
+        let dataset = Dataset::open(&folder.path().join("data"), &Options::default()).unwrap();
+        let cache = folder.path().join("cases.cache");
+        dataset.load_cached(&cache).unwrap();
+        let mut bytes = fs::read(&cache).unwrap();
+        // The key, which ends at 84, must fit, or the file is not read at all.
+        const KEY_END: usize = 84;
+        for (at, value) in flips {
+            let at = KEY_END + at.index(bytes.len() - KEY_END);
+            bytes[at] = value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(KEY_END + cut.index(bytes.len() - KEY_END));
+        }
+        let length = (bytes.len() - 52) as u64;
+        bytes[12..20].copy_from_slice(&length.to_le_bytes());
+        let checksum = blake3::hash(&bytes[52..]);
+        bytes[20..52].copy_from_slice(checksum.as_bytes());
+        fs::write(&cache, bytes).unwrap();
+        match dataset.load_cached(&cache).and_then(|packed| Ok((packed.cases()?, packed.roster()?))) {
+            Ok((cases, roster)) => {
+                let of_cases = Roster::of(&cases);
+                prop_assert_eq!(of_cases.members(), roster.members());
+            }
+            Err(fault) => prop_assert!(fault.to_string().contains("cases.cache")),
+        }
+    }
+
+    #[test]
+    fn damaged_splits_and_reports(
+        at in any::<prop::sample::Index>(), length in 0..12usize, with in "(\\PC|[{}\\[\\]:,\"0-9.e-]){0,6}",
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let cases = Task::new(TaskName::Shapes, 16, 1).unwrap().generate("a", 3);
+        let roster = Roster::of(&cases);
+        let outputs: Vec<_> = cases.iter().map(|case| oracle_prediction(case).unwrap()).collect();
+        let settings = Settings { resamples: 3, ..Settings::new("a") };
+        let (split, report) = (folder.path().join("split.json"), folder.path().join("report.json"));
+        Split::by_group(&roster, &[("train", 0.5), ("test", 0.5)], 1).unwrap().write(&split).unwrap();
+        evaluate(&cases, &outputs, &settings).unwrap().write(&report).unwrap();
+        for path in [&split, &report] {
+            let mut bytes = fs::read(path).unwrap();
+            let at = at.index(bytes.len());
+            let end = (at + length).min(bytes.len());
+            bytes.splice(at..end, with.bytes());
+            fs::write(path, bytes).unwrap();
+        }
+        if let Err(fault) = Split::read(&split, &roster) {
+            prop_assert!(fault.to_string().contains("split.json"));
+        }
+        match Report::read(&report) {
+            Ok(report) => prop_assert!(report.table().contains("ged_exact")),
+            Err(fault) => prop_assert!(fault.to_string().contains("report.json")),
+        }
+    }
+
+    #[test]
+    fn any_manifest(text in "(\\PC|[\\n\",;{}:\\[\\]]|id|image|labels|weight|truth|probability|a.png){0,60}", csv: bool) {
         let folder = tempfile::tempdir().unwrap();
         make::picture(folder.path().join("a.png"), 1);
         let path = folder.path().join(if csv { "m.csv" } else { "m.jsonl" });
-        let text = if csv { format!("id,image,labels\n{text}") } else { text };
+        let text = if csv { format!("id,image,labels,truth,probability\n{text}") } else { text };
         fs::write(&path, text).unwrap();
         match inspect(&path, &Options::default()) {
             Ok(found) => prop_assert_eq!(found.layout, Layout::Manifest.to_string()),

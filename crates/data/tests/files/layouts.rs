@@ -201,12 +201,36 @@ fn manifests_in_both_languages_say_the_same() {
 #[test]
 fn a_manifest_may_know_the_truth() {
     let folder = tempfile::tempdir().unwrap();
-    let row = r#"{"id":"a","image":"pics/a.png","labels":"m/a1.png","truth":[{"path":"m/a1.png","probability":0.75},{"path":"m/b1.png","probability":0.25}]}"#;
-    let case = open(&write_manifest(folder.path(), "m.jsonl", row)).unwrap().case(0).unwrap();
-    let truth = case.truth.unwrap();
-    assert_eq!(truth.iter().map(|mode| mode.probability).collect::<Vec<_>>(), [0.75, 0.25]);
-    assert_eq!(truth[0].mask, case.annotations[0].mask);
-    assert!(truth[1].mask.is_empty());
+    let root = folder.path();
+    let manifests = [
+        (
+            "m.jsonl",
+            r#"{"id":"a","image":"pics/a.png","labels":["m/a1.png","m/b1.png"],"truth":[{"path":"m/a2.png","probability":0.75},{"path":"m/b1.png","probability":0.25}]}
+{"id":"b","image":"pics/b.png","labels":"m/b1.png"}"#,
+        ),
+        (
+            "per-case.csv",
+            "id,image,labels,truth,probability\na,pics/a.png,m/a1.png;m/b1.png,m/a2.png;m/b1.png,0.75;0.25\nb,pics/b.png,m/b1.png,,\n",
+        ),
+        (
+            "per-annotation.csv",
+            "id,image,labels,truth,probability\na,pics/a.png,m/a1.png,,\na,pics/a.png,m/b1.png,m/a2.png;m/b1.png,0.75;0.25\nb,pics/b.png,m/b1.png,,\n",
+        ),
+    ];
+    let loaded = manifests.map(|(name, text)| open(&write_manifest(root, name, text)).unwrap());
+    let [json, per_case, per_annotation] = loaded.map(|dataset| dataset.load().unwrap());
+    assert_eq!(json, per_case);
+    assert_eq!(json, per_annotation);
+    let modes = json[0].truth.as_deref().unwrap();
+    assert_eq!(modes.iter().map(|mode| mode.probability).collect::<Vec<_>>(), [0.75, 0.25]);
+    assert_eq!((modes[0].mask.area(0), modes[1].mask.area(0), &json[1].truth), (1, 0, &None));
+    assert_eq!(inspect(&root.join("m.jsonl"), &Options::default()).unwrap().cases_with_truth, 1);
+    // Another probability makes a cache stale.
+    let cache = root.join("cases.cache");
+    open(&root.join("m.jsonl")).unwrap().load_cached(&cache).unwrap();
+    let changed = manifests[0].1.replace("0.75", "0.5").replace("0.25", "0.5");
+    let again = open(&write_manifest(root, "m.jsonl", &changed)).unwrap().load_cached(&cache).unwrap();
+    assert_eq!(again.case(0).unwrap().truth.unwrap()[0].probability, 0.5);
 }
 
 #[test]
@@ -237,15 +261,16 @@ fn manifest_faults_name_their_line() {
         ),
         (r#"{"id":"b","image":[],"labels":["m/b1.png"]}"#.into(), "case 'b' has no image"),
         (r#"{"id":"","image":"pics/b.png","labels":["m/b1.png"]}"#.into(), "the id is empty"),
-        (
-            r#"{"id":"b","image":"pics/b.png","labels":["m/b1.png"],"truth":[{"path":"m/b1.png","probability":0.4}]}"#.into(),
-            "line 2: the probabilities of the truth sum to 0.4; they sum to 1",
-        ),
-        (
-            r#"{"id":"b","image":"pics/b.png","labels":["m/b1.png"],"truth":[{"path":"m/b1.png","probability":-1}]}"#.into(),
-            "probabilities are positive",
-        ),
         ("nonsense".into(), "line 2: expected"),
+        (
+            r#"{"id":"b","image":"pics/b.png","labels":["m/b1.png"],"truth":[{"path":"m/a1.png","probability":0.5}]}"#.into(),
+            "line 2: the true modes have the probabilities [0.5]; they are positive and sum to 1",
+        ),
+        (
+            r#"{"id":"b","image":"pics/b.png","labels":["m/b1.png"],"truth":[{"path":"m/x.png","probability":1}]}"#.into(),
+            "line 2: there is no file",
+        ),
+        (r#"{"id":"b","image":"pics/b.png","labels":["m/b1.png"],"truth":["m/a1.png"]}"#.into(), "line 2: "),
     ] {
         let message = refusal(&write_manifest(root, "m.jsonl", &format!("{row}\n{second}\n")));
         assert!(message.contains("m.jsonl") && message.contains(cause), "{message} lacks {cause}");
@@ -256,6 +281,11 @@ fn manifest_faults_name_their_line() {
         ("id,image,labels\n", "no rows"),
         ("id,image,labels,weight\na,pics/a.png,m/a1.png,much\n", "line 2: the weight 'much' is no number"),
         ("id,image,labels\na,pics/a.png,m/a1.png,extra\n", "not valid CSV"),
+        ("id,image,labels,truth\na,pics/a.png,m/a1.png,m/a2.png\n", "1 true modes but 0 probabilities"),
+        (
+            "id,image,labels,truth,probability\na,pics/a.png,m/a1.png,m/a2.png,1\na,pics/a.png,m/b1.png,m/a1.png,1\n",
+            "line 3: the id 'a' was given before with another truth",
+        ),
         (
             "id,image,labels,group,split\na,pics/a.png,m/a1.png,p,train\nb,pics/b.png,m/b1.png,p,test\n",
             "group 'p' is in train and, with case 'b', in test",

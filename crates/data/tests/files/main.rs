@@ -1,7 +1,9 @@
 //! Files and folders as users have them, good and bad: what is read, and what is said of the rest.
 
+mod archive;
 mod bad_files;
 mod cache;
+mod chest_xray;
 mod fuzz;
 mod layouts;
 mod make;

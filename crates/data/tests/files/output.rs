@@ -1,9 +1,11 @@
 //! Masks written in the format and geometry of their image, read back.
 
-use multivalued_data::Mask;
-use multivalued_data::dataset::{Dataset, Options, read_slices};
+use multivalued_data::dataset::{Dataset, Options, Roster, inspect, read_slices};
+use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::{Limits, MaskRule, nifti, read_mask};
+use multivalued_data::synthetic::{Task, TaskName, oracle_ged, oracle_prediction, write_dataset};
+use multivalued_data::{Mask, Prediction};
 
 use crate::make;
 
@@ -87,4 +89,39 @@ fn a_volume_by_slices_becomes_a_volume_again() {
     let again = Dataset::open(&folder.path().join("set"), &Options::default()).unwrap().load().unwrap();
     assert!(again.iter().all(|case| case.annotations[0].mask == case.annotations[1].mask));
     assert_eq!(again[0].annotations[1].rater.as_deref(), Some("r2"));
+}
+
+#[test]
+fn synthetic_data_sets_come_back_with_their_truth() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in TaskName::ALL {
+        let root = folder.path().join(name.as_str());
+        let task = Task::new(name, 32, 3).unwrap();
+        let (train, test) = (task.generate("train", 4), task.generate("test", 3));
+        write_dataset(&root, &[("train", &train), ("test", &test)]).unwrap();
+        let dataset = Dataset::open(&root, &Options::default()).unwrap();
+        let read = dataset.load().unwrap();
+        assert!(inspect(&root, &Options::default()).unwrap().is_sound(), "{name}");
+        for (read, made) in read.iter().zip(train.iter().chain(&test)) {
+            assert_eq!((&read.id, &read.group), (&made.id, &made.group));
+            assert_eq!((&read.annotations, &read.truth), (&made.annotations, &made.truth), "{}", made.id);
+            for (read, made) in read.image.pixels().iter().zip(made.image.pixels()) {
+                assert!((read / 65_535.0 - made).abs() < 1e-5, "{name}: {read} for {made}");
+            }
+        }
+        assert_eq!(read.len(), 7);
+        let stated = dataset.stated_split(&Roster::of(&read)).unwrap().unwrap();
+        assert_eq!(stated.part("test").unwrap().len(), 3);
+        // Scored from the folder it has the floor of the task itself.
+        let oracle: Vec<Prediction> = read.iter().map(|case| oracle_prediction(case).unwrap()).collect();
+        let summary = evaluate(&read, &oracle, &Settings::new("all")).unwrap().summary;
+        let floor = train.iter().chain(&test).map(|case| oracle_ged(case).unwrap()).sum::<f64>() / 7.0;
+        assert!((summary.oracle_ged.unwrap() - floor).abs() < 1e-12, "{name}");
+        let again = write_dataset(&root, &[("train", &train)]).unwrap_err().to_string();
+        assert!(again.contains("has a manifest already"), "{again}");
+    }
+    let mut named = Task::new(TaskName::Shapes, 32, 3).unwrap().generate("train", 1);
+    named[0].id = "../outside".into();
+    let message = write_dataset(&folder.path().join("x"), &[("train", &named)]).unwrap_err().to_string();
+    assert!(message.contains("../outside"), "{message}");
 }

@@ -2,36 +2,16 @@
 //! and broken files, NIfTI and its relatives, JPEG masks that are not binary.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::Instant;
 
-use multivalued_data::Mask;
 use multivalued_data::dataset::{Dataset, Layout, Options, Roster, inspect};
+use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::import::{Limits, MaskRule, nifti, read_image};
+use multivalued_data::{Case, Mask, Prediction};
+use rayon::prelude::*;
 
-/// Unpacks archives into a folder that lives as long as the result; none, with a message, where absent.
-fn unpacked(names: &[&str]) -> Option<tempfile::TempDir> {
-    // Many small files: where there is a file system in memory, that one.
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    for name in names {
-        let archive =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../../shared/data/{name}.tar.zst"));
-        if !archive.is_file() {
-            eprintln!("skipped: {} is not there", archive.display());
-            return None;
-        }
-        let unpacking = Command::new("zstd").arg("-dc").arg(&archive).stdout(Stdio::piped()).spawn();
-        let Ok(mut unpacking) = unpacking else {
-            eprintln!("skipped: the zstd program is not there");
-            return None;
-        };
-        let stream = unpacking.stdout.take().unwrap();
-        let done = Command::new("tar").arg("-x").arg("-C").arg(folder.path()).stdin(stream).status().unwrap();
-        assert!(done.success() && unpacking.wait().unwrap().success(), "{name} cannot be unpacked");
-    }
-    Some(folder)
-}
+use crate::archive::{sixteen_outputs, unpacked};
 
 /// The mask areas that a LIDC archive states for each slice.
 fn stated_areas(index: &Path) -> BTreeMap<String, Vec<usize>> {
@@ -44,9 +24,10 @@ fn stated_areas(index: &Path) -> BTreeMap<String, Vec<usize>> {
     rows.collect()
 }
 
-fn lidc(archives: &[&str], patients: usize, slices: usize) {
+/// Loads twice, compares with what the archive states, and returns the cases.
+fn lidc(archives: &[&str], patients: usize, slices: usize) -> Option<Vec<Case>> {
     let start = Instant::now();
-    let Some(folder) = unpacked(archives) else { return };
+    let folder = unpacked(archives)?;
     eprintln!("{archives:?}: unpacked in {:.2?}", start.elapsed());
     let start = Instant::now();
     let dataset = Dataset::open(folder.path(), &Options::default()).unwrap();
@@ -79,11 +60,33 @@ fn lidc(archives: &[&str], patients: usize, slices: usize) {
         assert_eq!(dataset.case(at).unwrap(), cases[at]);
     }
     assert_eq!(Roster::of(&cases), packed.roster().unwrap());
+    Some(cases)
 }
 
 #[test]
-fn lidc_test_has_the_stated_counts() {
-    lidc(&["lidc-test"], 175, 3_196);
+fn lidc_test_has_the_stated_counts_and_is_scored() {
+    let Some(cases) = lidc(&["lidc-test"], 175, 3_196) else { return };
+    let outputs: Vec<Prediction> = cases.par_iter().map(sixteen_outputs).collect();
+    let start = Instant::now();
+    let report = evaluate(&cases, &outputs, &Settings::new("lidc-test")).unwrap();
+    eprintln!("lidc-test: all metrics of 16 outputs per image in {:.2?}", start.elapsed());
+
+    let masks: Vec<&Mask> =
+        cases.iter().flat_map(|case| case.annotations.iter().map(|annotation| &annotation.mask)).collect();
+    let empty = masks.iter().filter(|mask| mask.is_empty()).count();
+    assert!((report.empty_labels - empty as f64 / masks.len() as f64).abs() < 1e-12);
+    assert_eq!((report.summary.cases, report.summary.groups), (3_196, 175));
+    let scores = report.summary.scores;
+    assert_eq!(scores.n_x_listed, 16.0);
+    assert!(scores.ged_exact > 0.0 && scores.ged_exact < scores.ged_100 && scores.ged_100 < scores.ged_16);
+    // n draws score too high by the diversity over n. Over 3,196 images its noise is about 1 %.
+    for (sampled, n) in [(scores.ged_4, 4.0), (scores.ged_16, 16.0)] {
+        let excess = (sampled - scores.ged_exact) * n / scores.diversity_outputs;
+        assert!((excess - 1.0).abs() < 0.05, "n {n}: {excess} of the diversity");
+    }
+    let [low, high] = report.intervals["ged_exact"];
+    let [group_low, group_high] = report.intervals_by_group.unwrap()["ged_exact"];
+    assert!(high - low < group_high - group_low, "slices of one patient are alike");
 }
 
 #[test]

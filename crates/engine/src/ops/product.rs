@@ -1,100 +1,95 @@
-//! Inner products of rows, by groups: what set distances between soft masks are made of.
+//! Matrix products image by image: what set distances between soft masks are made of.
 
-use crate::cpu::elementwise::sum_zip;
-use crate::cpu::matmul::{self, Epilogue};
+use crate::cpu::matmul::{self, Epilogue, matmul_tn};
 use crate::tape::Var;
+use crate::tensor::Tensor;
+
+/// `out_n = a_n · b_n` for every n: [batch·m, k] · [batch·k, n] → [batch·m, n].
+fn product(a: &Tensor, b: &Tensor, [batch, m, k, n]: [usize; 4]) -> Tensor {
+    let isa = a.isa();
+    a.filled([batch * m, n], |out| {
+        let parts = a.values().chunks_exact(m * k).zip(b.values().chunks_exact(k * n));
+        for ((a, b), out) in parts.zip(out.chunks_exact_mut(m * n)) {
+            matmul::matmul(isa, a, b, k, n, Epilogue::NONE, out);
+        }
+    })
+}
+
+/// `out_n = a_n · b_nᵀ` for every n: [batch·m, k] · [batch·n, k] → [batch·m, n].
+fn product_nt(a: &Tensor, b: &Tensor, [batch, m, k, n]: [usize; 4]) -> Tensor {
+    let flipped = b.filled([batch * k, n], |out| {
+        for (b, out) in b.values().chunks_exact(n * k).zip(out.chunks_exact_mut(n * k)) {
+            matmul::transpose(b, k, out);
+        }
+    });
+    product(a, &flipped, [batch, m, k, n])
+}
+
+/// `out_n = a_nᵀ · b_n` for every n: [batch·k, m] · [batch·k, n] → [batch·m, n].
+fn product_tn(a: &Tensor, b: &Tensor, [batch, m, k, n]: [usize; 4]) -> Tensor {
+    let isa = a.isa();
+    a.filled([batch * m, n], |out| {
+        let parts = a.values().chunks_exact(k * m).zip(b.values().chunks_exact(k * n));
+        for ((a, b), out) in parts.zip(out.chunks_exact_mut(m * n)) {
+            matmul_tn(isa, a, b, m, n, out);
+        }
+    })
+}
 
 impl Var {
-    /// Inner products of rows; with K rows here for each row of `other`, that row is used K times.
-    ///
-    /// ```text
-    /// y[n·K + k] = Σ_p x[n·K + k, p] · other[n, p]
-    /// ```
+    fn batched(&self, other: &Self, batch: usize, name: &str) -> [usize; 4] {
+        let [rows, columns] = self.shape().matrix(name);
+        let [other_rows, other_columns] = other.shape().matrix(name);
+        assert!(
+            batch > 0 && rows % batch == 0 && other_rows % batch == 0,
+            "{name}: {} and {} do not fall into {batch} parts",
+            self.shape(),
+            other.shape()
+        );
+        [rows / batch, columns, other_rows / batch, other_columns]
+    }
+
+    /// Matrix products of corresponding parts.
     ///
     /// # Shapes
-    /// [batch·K, features], other [batch, features] → [batch·K]
-    pub fn row_products(&self, other: &Self) -> Self {
-        let [rows, features] = self.shape().matrix("row_products");
-        let [batch, other_features] = other.shape().matrix("row_products");
+    /// [batch·m, k] · [batch·k, n] → [batch·m, n]
+    pub fn batched_matmul(&self, other: &Self, batch: usize) -> Self {
+        let [m, k, rows, n] = self.batched(other, batch, "batched_matmul");
         assert!(
-            features == other_features && batch > 0 && rows % batch == 0,
-            "row_products: rows of {} for rows of {}",
-            other.shape(),
-            self.shape()
+            k == rows,
+            "batched_matmul: parts of {} and {} do not fit: {k} columns, {rows} rows",
+            self.shape(),
+            other.shape()
         );
-        let repeats = rows / batch;
-        let isa = self.tensor().isa();
-        let row = move |row: usize| row * features..(row + 1) * features;
-        let out = self.tensor().filled([rows], |out| {
-            for (i, out) in out.iter_mut().enumerate() {
-                let (a, b) = (self.values(), other.values());
-                *out = sum_zip(isa, &a[row(i)], &b[row(i / repeats)], |a, b| a * b) as f32;
-            }
-        });
         let (a, b) = (self.tensor().clone(), other.tensor().clone());
         let (to_a, to_b) = (self.target(), other.target());
-        Self::record(&[self, other], out, move |dy, flow| {
-            flow.add(to_a, || {
-                a.filled([rows, features], |da| {
-                    for (i, da) in da.chunks_exact_mut(features).enumerate() {
-                        let (dy, b) = (dy.values()[i], &b.values()[row(i / repeats)]);
-                        da.iter_mut().zip(b).for_each(|(da, b)| *da = dy * b);
-                    }
-                })
-            });
-            flow.add(to_b, || {
-                b.filled([batch, features], |db| {
-                    db.fill(0.0);
-                    for i in 0..rows {
-                        let (dy, a) = (dy.values()[i], &a.values()[row(i)]);
-                        let db = &mut db[i / repeats * features..][..features];
-                        db.iter_mut().zip(a).for_each(|(db, a)| *db += dy * a);
-                    }
-                })
-            });
+        Self::record(&[self, other], product(&a, &b, [batch, m, k, n]), move |dy, flow| {
+            flow.add(to_a, || product_nt(&dy, &b, [batch, m, n, k]));
+            flow.add(to_b, || product_tn(&a, &dy, [batch, k, m, n]));
         })
     }
 
-    /// Inner products of all pairs of rows within each group of `group` neighbouring rows.
+    /// Inner products of all rows of corresponding parts.
     ///
     /// ```text
-    /// y[n·K + i, j] = Σ_p x[n·K + i, p] · x[n·K + j, p]      K = group
+    /// y[b·m + i, j] = Σ_p x[b·m + i, p] · other[b·n + j, p]
     /// ```
     ///
     /// # Shapes
-    /// [batch·K, features] → [batch·K, K]
-    pub fn group_products(&self, group: usize) -> Self {
-        let [rows, features] = self.shape().matrix("group_products");
-        assert!(group > 0 && rows % group == 0, "group_products: groups of {group} of {}", self.shape());
-        let isa = self.tensor().isa();
-        let out = self.tensor().filled([rows, group], |out| {
-            let x = self.values();
-            let mut flipped = vec![0.0; group * features];
-            for (x, out) in x.chunks_exact(group * features).zip(out.chunks_exact_mut(group * group)) {
-                matmul::transpose(x, features, &mut flipped);
-                matmul::matmul(isa, x, &flipped, features, group, Epilogue::NONE, out);
-            }
-        });
-        let (to_x, x) = (self.target(), self.tensor().clone());
-        Self::record(&[self], out, move |dy, flow| {
-            flow.add(to_x, || {
-                x.filled([rows, features], |dx| {
-                    // dx = (dy + dyᵀ) · x, group by group.
-                    let mut both = vec![0.0; group * group];
-                    for ((dx, x), dy) in dx
-                        .chunks_exact_mut(group * features)
-                        .zip(x.values().chunks_exact(group * features))
-                        .zip(dy.values().chunks_exact(group * group))
-                    {
-                        for i in 0..group {
-                            for j in 0..group {
-                                both[i * group + j] = dy[i * group + j] + dy[j * group + i];
-                            }
-                        }
-                        matmul::matmul(isa, &both, x, group, features, Epilogue::NONE, dx);
-                    }
-                })
-            });
+    /// [batch·m, k] and [batch·n, k] → [batch·m, n]
+    pub fn batched_inner_products(&self, other: &Self, batch: usize) -> Self {
+        let [m, k, n, columns] = self.batched(other, batch, "batched_inner_products");
+        assert!(
+            k == columns,
+            "batched_inner_products: rows of {} and {} differ in length",
+            self.shape(),
+            other.shape()
+        );
+        let (a, b) = (self.tensor().clone(), other.tensor().clone());
+        let (to_a, to_b) = (self.target(), other.target());
+        Self::record(&[self, other], product_nt(&a, &b, [batch, m, k, n]), move |dy, flow| {
+            flow.add(to_a, || product(&dy, &b, [batch, m, n, k]));
+            flow.add(to_b, || product_tn(&dy, &a, [batch, n, m, k]));
         })
     }
 }

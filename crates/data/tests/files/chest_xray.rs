@@ -2,30 +2,9 @@
 
 use multivalued_data::synthetic::{Radiograph, lung_opacity_over, oracle_ged, parse_split_list};
 use multivalued_data::{Image, Mask};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
-/// The unpacked archive; none, with a message, where the archive or the tools to unpack it are absent.
-fn unpacked() -> Option<PathBuf> {
-    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chest-xray.tar.zst");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("chest-xray");
-    if !archive.exists() {
-        println!("skipped: {} is not there", archive.display());
-        return None;
-    }
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-    let zstd = Command::new("zstd").arg("-dc").arg(&archive).stdout(Stdio::piped()).spawn();
-    let Ok(mut zstd) = zstd else {
-        println!("skipped: no zstd to unpack {}", archive.display());
-        return None;
-    };
-    let stream = zstd.stdout.take().unwrap();
-    let tar = Command::new("tar").arg("-x").arg("-C").arg(folder.parent().unwrap()).stdin(stream).status();
-    assert!(tar.unwrap().success() && zstd.wait().unwrap().success(), "unpacking {}", archive.display());
-    Some(folder)
-}
+use crate::archive::unpacked;
 
 fn radiograph(folder: &Path, name: &str) -> Radiograph {
     let open = |kind: &str| image::open(folder.join(kind).join(name)).unwrap().into_luma8();
@@ -41,7 +20,8 @@ fn radiograph(folder: &Path, name: &str) -> Radiograph {
 
 #[test]
 fn real_radiographs_become_two_distinct_modes() {
-    let Some(folder) = unpacked() else { return };
+    let Some(folder) = unpacked(&["chest-xray"]) else { return };
+    let folder = folder.path().join("chest-xray");
     let list = parse_split_list(&std::fs::read_to_string(folder.join("split.csv")).unwrap()).unwrap();
     for (split, count) in [("train", 640), ("test", 63)] {
         let films: Vec<Radiograph> =

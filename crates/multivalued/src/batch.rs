@@ -1,0 +1,250 @@
+//! The crossing from cases to tensors: which cases a step takes, which of their annotations, and how
+//! they lie in memory.
+
+use crate::recipe::Recipe;
+use crate::{Error, Result};
+use multivalued_data::draw::Draw;
+use multivalued_data::metric::overlap::iou;
+use multivalued_data::{Case, Image, Mask};
+use multivalued_engine::{Device, Tensor};
+use rayon::prelude::*;
+
+/// A case as training sees it: the image's channels interleaved, equal annotations gathered.
+struct Prepared {
+    width: usize,
+    height: usize,
+    image: Vec<f32>,
+    /// Distinct annotations with their weights, which sum to one.
+    annotations: Vec<(Mask, f32)>,
+}
+
+/// Training cases, ready to be put into batches.
+pub(crate) struct TrainingSet {
+    cases: Vec<Case>,
+    /// Without augmentation cases are prepared once.
+    prepared: Option<Vec<Prepared>>,
+    recipe: Recipe,
+}
+
+/// What one step takes.
+pub(crate) struct Batch {
+    /// [images, height, width, channels]
+    pub images: Tensor,
+    /// [images·per_image, height·width·output channels], rows of zeros where an image has fewer.
+    pub annotations: Tensor,
+    /// The annotations' weights; each image's sum to one.
+    pub weights: Vec<f32>,
+    /// Annotations per image, padding included.
+    pub per_image: usize,
+    /// Mean annotated pixels of each image.
+    pub areas: Vec<f32>,
+    /// Which training cases these are.
+    pub cases: Vec<usize>,
+}
+
+/// Pixels with channels interleaved, as the engine wants them.
+pub(crate) fn interleaved(image: &Image) -> Vec<f32> {
+    let (pixels, channels) = (image.width() * image.height(), image.channels());
+    (0..pixels * channels).map(|i| image.plane(i % channels)[i / channels]).collect()
+}
+
+/// Writes a mask as the network's targets: one value per pixel, or one per class with the background
+/// first.
+fn write_targets(mask: &Mask, output_channels: usize, out: &mut [f32]) {
+    let pixels = mask.width() * mask.height();
+    for class in 0..mask.classes() {
+        for (i, &word) in mask.plane(class).iter().enumerate() {
+            let mut rest = word;
+            while rest != 0 {
+                let pixel = i * 64 + rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                if pixel < pixels {
+                    let channel = if output_channels == 1 { 0 } else { class + 1 };
+                    out[pixel * output_channels + channel] = 1.0;
+                }
+            }
+        }
+    }
+    if output_channels > 1 {
+        for pixel in out.chunks_exact_mut(output_channels) {
+            if pixel[1..].iter().all(|&value| value == 0.0) {
+                pixel[0] = 1.0;
+            }
+        }
+    }
+}
+
+impl TrainingSet {
+    /// Checks that the cases suit the recipe.
+    pub fn new(cases: Vec<Case>, recipe: &Recipe) -> Result<Self> {
+        let mismatch = |case: &Case, reason: String| {
+            Err(Error::Data(multivalued_data::Error::mismatch(&case.id, reason)))
+        };
+        let Some(first) = cases.first() else {
+            return Err(Error::Data(multivalued_data::Error::mismatch("training cases", "there are none")));
+        };
+        let size = |case: &Case| [case.image.width(), case.image.height()];
+        for case in &cases {
+            if case.image.channels() != recipe.model.input_channels {
+                let (has, needs) = (case.image.channels(), recipe.model.input_channels);
+                return mismatch(
+                    case,
+                    format!(
+                        "the image has {has} channels, the model takes {needs}; set model.input_channels={has}"
+                    ),
+                );
+            }
+            if size(case) != size(first) && recipe.augment.crop.is_none() {
+                let ([a, b], [c, d]) = (size(case), size(first));
+                return mismatch(
+                    case,
+                    format!(
+                        "{a}x{b} pixels, but {} has {c}x{d}: images of one batch have one size; set augment.crop=[width, height]",
+                        first.id
+                    ),
+                );
+            }
+            if case.annotations.is_empty() || case.annotations.iter().all(|a| a.weight <= 0.0) {
+                return mismatch(case, "no annotation with a positive weight to learn from".into());
+            }
+            if let Some(annotation) =
+                case.annotations.iter().find(|a| a.mask.classes() != recipe.model.classes)
+            {
+                let (has, needs) = (annotation.mask.classes(), recipe.model.classes);
+                return mismatch(
+                    case,
+                    format!("masks of {has} classes, the model has {needs}; set model.classes={has}"),
+                );
+            }
+        }
+        let mut set = Self { cases, prepared: None, recipe: recipe.clone() };
+        if recipe.augment == multivalued_data::augment::Augmentation::default() {
+            set.prepared =
+                Some(set.cases.par_iter().map(|case| set.prepare(case.clone())).collect::<Result<_>>()?);
+        }
+        Ok(set)
+    }
+
+    pub fn len(&self) -> usize {
+        self.cases.len()
+    }
+
+    /// Normalises the image and gathers annotations that are the same output.
+    fn prepare(&self, mut case: Case) -> Result<Prepared> {
+        self.recipe.data.normalise.apply(&mut case.image);
+        let same = f64::from(self.recipe.assignment.same_iou);
+        let mut annotations: Vec<(Mask, f32)> = Vec::new();
+        for annotation in case.annotations.into_iter().filter(|annotation| annotation.weight > 0.0) {
+            let mut place = None;
+            for (i, (mask, _)) in annotations.iter().enumerate() {
+                if iou(mask, &annotation.mask)? >= same {
+                    place = Some(i);
+                    break;
+                }
+            }
+            match place {
+                Some(i) => annotations[i].1 += annotation.weight,
+                None => annotations.push((annotation.mask, annotation.weight)),
+            }
+        }
+        let total: f32 = annotations.iter().map(|(_, weight)| weight).sum();
+        annotations.iter_mut().for_each(|(_, weight)| *weight /= total);
+        let (width, height) = (case.image.width(), case.image.height());
+        Ok(Prepared { width, height, image: interleaved(&case.image), annotations })
+    }
+
+    /// Steps in one pass over the cases; a last, smaller batch is left out where there are others.
+    pub fn steps_per_epoch(&self) -> u64 {
+        (self.cases.len() / self.recipe.train.batch).max(1) as u64
+    }
+
+    /// The cases of a step: each epoch is a new order, drawn from the seed and the epoch alone.
+    fn order(&self, step: u64) -> Vec<usize> {
+        let per_epoch = self.steps_per_epoch();
+        let mut draw = Draw::new(self.recipe.train.seed, &["order"], step / per_epoch);
+        let mut order: Vec<usize> = (0..self.cases.len()).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, draw.index(i + 1));
+        }
+        let first = (step % per_epoch) as usize * self.recipe.train.batch;
+        order.into_iter().skip(first).take(self.recipe.train.batch).collect()
+    }
+
+    /// The batch of a step, which depends on the recipe and the step's number alone.
+    pub fn batch(&self, step: u64, device: &Device) -> Result<Batch> {
+        let order = self.order(step);
+        let augmented: Vec<Prepared>;
+        let chosen: Vec<&Prepared> = match &self.prepared {
+            Some(prepared) => order.iter().map(|&i| &prepared[i]).collect(),
+            None => {
+                let seed = self.recipe.train.seed;
+                augmented = order
+                    .par_iter()
+                    .enumerate()
+                    .map(|(place, &i)| {
+                        let sample = step * self.recipe.train.batch as u64 + place as u64;
+                        self.prepare(self.recipe.augment.draw(seed, sample).apply(&self.cases[i]))
+                    })
+                    .collect::<Result<_>>()?;
+                augmented.iter().collect()
+            }
+        };
+        let (width, height) = (chosen[0].width, chosen[0].height);
+        let mut draw = Draw::new(self.recipe.train.seed, &["annotations"], step);
+        let drawn: Vec<Vec<(usize, f32)>> = chosen
+            .iter()
+            .map(|case| draw_annotations(case, self.recipe.train.annotations, &mut draw))
+            .collect();
+        let per_image = drawn.iter().map(Vec::len).max().unwrap_or(1);
+        let output_channels = self.recipe.model.output_channels();
+        let size = width * height * output_channels;
+        let mut targets = vec![0.0f32; chosen.len() * per_image * size];
+        let mut weights = vec![0.0; chosen.len() * per_image];
+        let mut areas = vec![0.0; chosen.len()];
+        for (b, (case, drawn)) in chosen.iter().zip(&drawn).enumerate() {
+            for (k, &(annotation, weight)) in drawn.iter().enumerate() {
+                let mask = &case.annotations[annotation].0;
+                let row = b * per_image + k;
+                write_targets(mask, output_channels, &mut targets[row * size..][..size]);
+                weights[row] = weight;
+                let area: usize = (0..mask.classes()).map(|class| mask.area(class)).sum();
+                areas[b] += weight * area as f32;
+            }
+        }
+        let images: Vec<f32> = chosen.iter().flat_map(|case| case.image.iter().copied()).collect();
+        let channels = self.recipe.model.input_channels;
+        Ok(Batch {
+            images: Tensor::from_slice(device, [chosen.len(), height, width, channels], &images),
+            annotations: Tensor::from_slice(device, [chosen.len() * per_image, size], &targets),
+            weights,
+            per_image,
+            areas,
+            cases: order,
+        })
+    }
+}
+
+/// All annotations with their weights, or `count` draws by weight.
+fn draw_annotations(case: &Prepared, count: usize, draw: &mut Draw) -> Vec<(usize, f32)> {
+    if count == 0 {
+        return case.annotations.iter().enumerate().map(|(i, (_, weight))| (i, *weight)).collect();
+    }
+    let mut drawn: Vec<(usize, f32)> = Vec::new();
+    for _ in 0..count {
+        let mut rest = draw.unit() as f32;
+        let last = case.annotations.len() - 1;
+        let index = case
+            .annotations
+            .iter()
+            .position(|(_, weight)| {
+                rest -= weight;
+                rest < 0.0
+            })
+            .unwrap_or(last);
+        match drawn.iter_mut().find(|(other, _)| *other == index) {
+            Some((_, weight)) => *weight += 1.0 / count as f32,
+            None => drawn.push((index, 1.0 / count as f32)),
+        }
+    }
+    drawn
+}

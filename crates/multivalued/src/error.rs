@@ -1,0 +1,72 @@
+//! One error type, its variants named by what the user must repair.
+
+use std::path::PathBuf;
+
+/// What went wrong, where, and (inside `reason`) what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A recipe's key has a value that breaks a rule.
+    #[error("recipe key `{key}`: {reason}")]
+    Recipe {
+        /// The key, as `table.key`.
+        key: String,
+        /// The rule that is broken, and what would keep it.
+        reason: String,
+    },
+    /// A recipe cannot be read at all.
+    #[error("recipe {place}: {reason}")]
+    RecipeText {
+        /// The file or the built-in recipe's name.
+        place: String,
+        /// What the parser says.
+        reason: String,
+    },
+    /// The data do not suit the recipe.
+    #[error("{0}")]
+    Data(#[from] multivalued_data::Error),
+    /// A checkpoint is torn, foreign or of another model.
+    #[error("checkpoint {}: {reason}", path.display())]
+    Checkpoint {
+        /// The checkpoint's folder or the file at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The loss was NaN or infinite too often in a row.
+    #[error(
+        "training diverged: the loss or its gradient was not finite in {in_a_row} steps in a row, the last at step {step}; \
+         the last good state is kept. Lower `train.learning_rate` or set `train.clip_norm`"
+    )]
+    Diverged {
+        /// The last of the steps.
+        step: u64,
+        /// How many in a row.
+        in_a_row: u64,
+    },
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's own words.
+        source: std::io::Error,
+    },
+}
+
+/// The crate's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn recipe(key: &str, reason: impl Into<String>) -> Self {
+        Self::Recipe { key: key.into(), reason: reason.into() }
+    }
+
+    pub(crate) fn checkpoint(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
+        Self::Checkpoint { path: path.into(), reason: reason.to_string() }
+    }
+
+    pub(crate) fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
+        Self::Io { path: path.into(), source }
+    }
+}

@@ -1,0 +1,179 @@
+//! The terms of the loss, as functions of tensors.
+//!
+//! ```text
+//! L = L_recon + α L_CE + β L_commit  (+ γ L_cov on the codebook)  + λ L_energy
+//! ```
+//!
+//! Paper: eq. for E_3, §3.2 "Loss Function"; the energy score is ours.
+
+use crate::recipe::Reconstruction;
+use multivalued_engine::{Device, Tensor, Var};
+
+/// Keeps ln and divisions finite where masks are empty or the fit is perfect.
+const FLOOR: f32 = 1e-3;
+
+/// Outputs as probabilities of each foreground class.
+///
+/// # Shapes
+/// logits [rows, height, width, output channels] → [rows, height·width·output channels]; the
+/// background's share is 0
+pub(crate) fn foreground(logits: &Var) -> Var {
+    let [rows, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
+    let size = height * width * channels;
+    if channels == 1 {
+        return logits.sigmoid().reshape([rows, size]);
+    }
+    let pixels = logits.reshape([rows * height * width, channels]).softmax();
+    pixels
+        .mul(&Var::constant(foreground_mask(&logits.device(), rows * height * width, channels)))
+        .reshape([rows, size])
+}
+
+/// 1 for foreground channels, 0 for the background, which comes first.
+fn foreground_mask(device: &Device, pixels: usize, channels: usize) -> Tensor {
+    let row: Vec<f32> = (0..channels).map(|channel| f32::from(channel > 0)).collect();
+    let values: Vec<f32> = (0..pixels).flat_map(|_| row.iter().copied()).collect();
+    Tensor::from_slice(device, [pixels, channels], &values)
+}
+
+/// Annotations with the background's channel set to 0, to be compared with [`foreground`].
+pub(crate) fn foreground_annotations(annotations: &Tensor, channels: usize) -> Var {
+    let annotations = Var::constant(annotations.clone());
+    if channels == 1 {
+        return annotations;
+    }
+    let shape = annotations.shape();
+    let pixels = shape.volume() / channels;
+    let mask = foreground_mask(&annotations.device(), pixels, channels);
+    annotations.reshape([pixels, channels]).mul(&Var::constant(mask)).reshape(shape)
+}
+
+/// Cross-entropy of each output with its soft target, summed over pixels.
+///
+/// # Shapes
+/// logits [rows, height, width, channels], targets [rows, height·width·channels] → [rows]
+pub(crate) fn cross_entropy_sum(logits: &Var, targets: &Tensor) -> Var {
+    let [rows, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
+    let pixels = height * width;
+    if channels == 1 {
+        let targets = targets.reshaped([rows, height, width, 1]);
+        return logits.bce_with_logits(&targets).scale(pixels as f32);
+    }
+    let targets = targets.reshaped([rows * pixels, channels]);
+    logits.reshape([rows * pixels, channels]).cross_entropy_soft(&targets).reshape([rows, pixels]).sum_rows()
+}
+
+/// Distances of K annotations to J outputs of the same image: cross-entropy summed over pixels.
+///
+/// ```text
+/// d_kj = Σ_p ln(1 + e^{o_j}) − y_k · o_j
+/// ```
+///
+/// # Shapes
+/// logits [batch·J, height, width, channels], annotations [batch·K, size] → [batch·K, J], row by row
+pub(crate) fn cross_entropy_distances(logits: &Var, annotations: &Tensor, batch: usize) -> Vec<f32> {
+    let logits = logits.stop_gradient();
+    let rows = logits.shape()[0];
+    let size = logits.shape().volume() / rows;
+    let zeros = Tensor::zeros(&logits.device(), [rows, size]);
+    let channels = logits.shape()[3];
+    let normaliser = if channels == 1 {
+        cross_entropy_sum(&logits, &zeros)
+    } else {
+        // Σ_p ln Σ_c e^{o_c}: the cross-entropy with the first class, plus that class's logits.
+        let pixels = rows * size / channels;
+        let flat = logits.reshape([pixels, channels]);
+        let to_first = flat.cross_entropy(&vec![0; pixels]);
+        let first = flat.matmul(&Var::constant(first_column(&logits.device(), channels)));
+        to_first.add(&first.reshape([pixels])).reshape([rows, size / channels]).sum_rows()
+    };
+    let normaliser = normaliser.tensor().to_vec();
+    let annotations = Var::constant(annotations.clone());
+    let products = annotations.batched_inner_products(&logits.reshape([rows, size]), batch).tensor().to_vec();
+    let (j, k) = (rows / batch, annotations.shape()[0] / batch);
+    products.iter().enumerate().map(|(i, product)| normaliser[i / (j * k) * j + i % j] - product).collect()
+}
+
+fn first_column(device: &Device, channels: usize) -> Tensor {
+    let values: Vec<f32> = (0..channels).map(|channel| f32::from(channel == 0)).collect();
+    Tensor::from_slice(device, [channels, 1], &values)
+}
+
+/// The reconstruction loss of each row against a soft target, in the recipe's distance.
+///
+/// # Shapes
+/// logits [rows, height, width, channels], targets [rows, size], one unit of cross-entropy per row → [rows]
+pub(crate) fn reconstruction(kind: Reconstruction, logits: &Var, targets: &Tensor, units: &[f32]) -> Var {
+    let rows = logits.shape()[0];
+    let channels = logits.shape()[3];
+    let device = logits.device();
+    let constant = |values: &[f32]| Var::constant(Tensor::from_slice(&device, [rows], values));
+    match kind {
+        Reconstruction::Bce | Reconstruction::LogBce => {
+            let inverse: Vec<f32> = units.iter().map(|unit| 1.0 / unit).collect();
+            let bce = cross_entropy_sum(logits, targets).mul(&constant(&inverse));
+            if kind == Reconstruction::Bce { bce } else { bce.add_scalar(FLOOR).ln() }
+        }
+        Reconstruction::SoftDice | Reconstruction::SoftJaccard => {
+            let probabilities = foreground(logits);
+            let targets = foreground_annotations(targets, channels);
+            let common = probabilities.mul(&targets).sum_rows();
+            let total = probabilities.sum_rows().add(&targets.sum_rows());
+            let (part, whole) = match kind {
+                Reconstruction::SoftDice => (common.scale(2.0), total),
+                _ => (common.clone(), total.sub(&common)),
+            };
+            let ratio = part.add_scalar(FLOOR).div(&whole.add_scalar(FLOOR));
+            ratio.scale(-1.0).add_scalar(1.0)
+        }
+    }
+}
+
+/// The energy score of a weighted set of outputs against weighted annotations, per image.
+///
+/// ```text
+/// ES = Σ_k q_k Σ_j p_j d(y_k, s_j) − ½ Σ_ij p_i p_j d(s_i, s_j)          d = 1 − soft Jaccard
+/// ```
+///
+/// A proper score: its expectation is least when (s, p) is the distribution of annotations, and twice it
+/// plus a constant is the GED itself. One annotation per step suffices.
+///
+/// # Shapes
+/// outputs [batch·J, size] in 0..1, probabilities [batch, J], annotations [batch·K, size], weights
+/// [batch·K] → [batch]
+pub(crate) fn energy_score(outputs: &Var, probabilities: &Var, annotations: &Var, weights: &[f32]) -> Var {
+    let [batch, j] = *probabilities.shape() else { unreachable!("probabilities are a matrix") };
+    let k = annotations.shape()[0] / batch;
+    let device = outputs.device();
+    let repeated = |matrix: &Var, times: usize| {
+        let rows: Vec<usize> = (0..batch * times).map(|row| row / times).collect();
+        matrix.gather_rows(&rows)
+    };
+    let across = |column: &Var, width: usize| {
+        let rows = column.shape()[0];
+        let ones = Var::constant(Tensor::full(&device, [1, width], 1.0));
+        column.reshape([rows, 1]).matmul(&ones)
+    };
+    // [rows, J]: 1 − (common + ε) / (a + b − common + ε)
+    let distance = |common: &Var, rows_area: &Var, columns_area: &Var| {
+        let union = rows_area.add(columns_area).sub(common);
+        common.add_scalar(FLOOR).div(&union.add_scalar(FLOOR)).scale(-1.0).add_scalar(1.0)
+    };
+    let areas = outputs.sum_rows(); // [batch·J]
+    let by_image = areas.reshape([batch, j]);
+
+    let common = annotations.batched_inner_products(outputs, batch); // [batch·K, J]
+    let to_annotations = distance(&common, &across(&annotations.sum_rows(), j), &repeated(&by_image, k));
+    let weights = Var::constant(Tensor::from_slice(&device, [batch * k], weights));
+    let fit = to_annotations.mul(&repeated(probabilities, k)).mul(&across(&weights, j));
+
+    let common = outputs.batched_inner_products(outputs, batch); // [batch·J, J]
+    let among = distance(&common, &across(&areas, j), &repeated(&by_image, j));
+    // A soft output is not at distance 0 from itself; the set's own term counts different outputs only.
+    let different: Vec<f32> = (0..batch * j * j).map(|i| f32::from(i / j % j != i % j)).collect();
+    let different = Var::constant(Tensor::from_slice(&device, [batch * j, j], &different));
+    let pairs = across(&probabilities.reshape([batch * j]), j).mul(&repeated(probabilities, j));
+    let spread = among.mul(&different).mul(&pairs);
+
+    fit.reshape([batch, k * j]).sum_rows().sub(&spread.reshape([batch, j * j]).sum_rows().scale(0.5))
+}

@@ -1,0 +1,291 @@
+//! C: the codebook. Lookup of the nearest code, the moving average that follows the embeddings, and the
+//! covariance step that keeps codes apart.
+
+use super::blocks::Init;
+use super::simplex_etf::orthonormal_rows;
+use crate::recipe::{Lookup, ModelRecipe};
+use multivalued_data::draw::Draw;
+use multivalued_engine::{ParameterId, Parameters, Tape, Tensor, Var};
+
+/// N codes of m dimensions, and how often each was used lately.
+pub(crate) struct Codebook {
+    codes: ParameterId,
+    /// The moving average's count per code: the paper's n.
+    usage: ParameterId,
+    count: usize,
+    dim: usize,
+    lookup: Lookup,
+}
+
+/// Where a codebook stands: what is logged each epoch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Covariance {
+    /// L_cov.
+    pub loss: f32,
+    /// Ordered pairs of codes whose inner product exceeds the threshold.
+    pub violating: usize,
+}
+
+impl Codebook {
+    /// Starts as rows of a random rotation: orthonormal for N ≤ m, else several rotations one below the
+    /// other.
+    ///
+    /// Paper: §4.1 "a (256, 256) matrix of i.i.d. random rotation matrices".
+    pub fn new(init: &mut Init, recipe: &ModelRecipe) -> Self {
+        let (count, dim) = (recipe.code_count, recipe.code_dim);
+        let mut draw = Draw::new(init.seed, &["codebook"], 0);
+        let mut codes = Vec::with_capacity(count * dim);
+        while codes.len() < count * dim {
+            let rows = dim.min(count - codes.len() / dim);
+            codes.extend(orthonormal_rows(rows, dim, &mut draw).into_iter().map(|value| value as f32));
+        }
+        let codes = match recipe.train_codes {
+            true => {
+                init.parameters.add("codebook.codes", Tensor::from_slice(init.device, [count, dim], &codes))
+            }
+            false => init.state("codebook.codes", &[count, dim], &codes),
+        };
+        Self {
+            codes,
+            usage: init.state("codebook.usage", &[count], &vec![1.0; count]),
+            count,
+            dim,
+            lookup: recipe.lookup,
+        }
+    }
+
+    /// The codes. They get a gradient only where the recipe trains them (`model.train_codes`).
+    ///
+    /// # Shapes
+    /// [code_count, code_dim]
+    pub fn codes(&self, tape: &Tape) -> Var {
+        tape.get(self.codes)
+    }
+
+    /// The codes' values, row by row.
+    pub fn codes_of(&self, parameters: &Parameters) -> Vec<f32> {
+        parameters.get(self.codes).tensor().to_vec()
+    }
+
+    /// What is compared with codes: embeddings as they are, or scaled to length one.
+    pub fn comparable(&self, embedding: &Var) -> Var {
+        match self.lookup {
+            Lookup::Cosine => embedding.l2_normalise(),
+            // Batch-normalised features have length √m: divided by it they meet codes of length one.
+            Lookup::Euclidean => embedding.scale(1.0 / (self.dim as f32).sqrt()),
+        }
+    }
+
+    /// The nearest code of each embedding; ties go to the lower index.
+    ///
+    /// ```text
+    /// s = argmin_j ‖z − c_j‖²
+    /// ```
+    ///
+    /// Paper: eq. (nearest), §3.2. With `lookup = "cosine"` both have length one, so that no code wins
+    /// by being short.
+    pub fn nearest(&self, parameters: &Parameters, embeddings: &Tensor) -> Vec<usize> {
+        let codes = self.codes_of(parameters);
+        let lengths: Vec<f32> =
+            codes.chunks_exact(self.dim).map(|code| code.iter().map(|c| c * c).sum()).collect();
+        let embeddings = embeddings.to_vec();
+        embeddings
+            .chunks_exact(self.dim)
+            .map(|z| {
+                let distance = |j: usize| {
+                    let code = &codes[j * self.dim..][..self.dim];
+                    lengths[j] - 2.0 * z.iter().zip(code).map(|(z, c)| z * c).sum::<f32>()
+                };
+                let start = (0, distance(0));
+                (1..self.count)
+                    .map(|j| (j, distance(j)))
+                    .fold(start, |best, next| if next.1 < best.1 { next } else { best })
+                    .0
+            })
+            .collect()
+    }
+
+    /// Moves codes towards the mean of the embeddings assigned to them.
+    ///
+    /// ```text
+    /// n_j ← κ n_j + (1 − κ) Σ_i r_ij        c_j ← c_j + (1 − κ) Σ_i r_ij (z_i − c_j) / n_j
+    /// ```
+    ///
+    /// Paper: Algorithm 1, the exponential moving average. Differs: the paper recomputes c = m / n from
+    /// two buffers, which undoes the covariance step at the next hit; this form keeps C as the only
+    /// state, is the same algebra for m = n c, and leaves codes without a hit alone.
+    ///
+    /// # Shapes
+    /// responsibilities [batch, code_count], embeddings [batch, code_dim]
+    pub fn follow(
+        &self,
+        parameters: &mut Parameters,
+        responsibilities: &[f32],
+        embeddings: &Tensor,
+        decay: f32,
+    ) {
+        let (n, m) = (self.count, self.dim);
+        let embeddings = embeddings.to_vec();
+        let mut hits = vec![0.0f32; n];
+        let mut sums = vec![0.0f32; n * m];
+        for (r, z) in responsibilities.chunks_exact(n).zip(embeddings.chunks_exact(m)) {
+            for j in (0..n).filter(|&j| r[j] > 0.0) {
+                hits[j] += r[j];
+                sums[j * m..][..m].iter_mut().zip(z).for_each(|(sum, z)| *sum += r[j] * z);
+            }
+        }
+        let mut counts = vec![0.0; n];
+        parameters.modify(self.usage, |usage| {
+            for (usage, hit) in usage.iter_mut().zip(&hits) {
+                *usage = decay * *usage + (1.0 - decay) * hit;
+            }
+            counts.copy_from_slice(usage);
+        });
+        let normalise = self.lookup == Lookup::Cosine;
+        parameters.modify(self.codes, |codes| {
+            for j in (0..n).filter(|&j| hits[j] > 0.0) {
+                let code = &mut codes[j * m..][..m];
+                let step = (1.0 - decay) / counts[j].max(1e-3);
+                for (c, sum) in code.iter_mut().zip(&sums[j * m..]) {
+                    *c += step * (sum - hits[j] * *c);
+                }
+                if normalise {
+                    to_unit_length(code);
+                }
+            }
+        });
+    }
+
+    /// One descent step on the covariance loss of the codes in use, and its value before.
+    pub fn separate(&self, parameters: &mut Parameters, threshold: f32, step: f32) -> Covariance {
+        let used: Vec<bool> =
+            parameters.get(self.usage).tensor().to_vec().iter().map(|&usage| usage > MIN_USAGE).collect();
+        let mut result = None;
+        let normalise = self.lookup == Lookup::Cosine;
+        parameters.modify(self.codes, |codes| {
+            let (covariance, gradient) = covariance_loss(codes, self.dim, threshold);
+            if step > 0.0 && covariance.violating > 0 {
+                for (j, code) in codes.chunks_exact_mut(self.dim).enumerate().filter(|(j, _)| used[*j]) {
+                    code.iter_mut().zip(&gradient[j * self.dim..]).for_each(|(c, g)| *c -= step * g);
+                    if normalise {
+                        to_unit_length(code);
+                    }
+                }
+            }
+            result = Some(covariance);
+        });
+        result.expect("the closure ran")
+    }
+}
+
+/// A code counts as used while its moving count is above this: never-used ones decay below it.
+const MIN_USAGE: f32 = 1e-2;
+
+fn to_unit_length(code: &mut [f32]) {
+    let length = code.iter().map(|c| c * c).sum::<f32>().sqrt().max(1e-12);
+    code.iter_mut().for_each(|c| *c /= length);
+}
+
+/// The covariance loss of normalised codes, and its gradient with respect to the codes as they are.
+///
+/// ```text
+/// G = C̃ C̃ᵀ − I,   T(G)_ij = G_ij if |G_ij| > τ else 0,   L = ‖T(G)‖² / #{T(G) ≠ 0}
+/// ∂L/∂c̃_i = 4/K Σ_j T(G)_ij c̃_j,        ∂L/∂c_i = (I − c̃_i c̃_iᵀ) ∂L/∂c̃_i / |c_i|
+/// ```
+///
+/// Paper: definition of the covariance loss, §3.2. The count K is piecewise constant and gets no
+/// gradient; with no pair above the threshold the loss is 0.
+///
+/// # Shapes
+/// codes [code_count, code_dim] → gradient of the same shape
+pub(crate) fn covariance_loss(codes: &[f32], dim: usize, threshold: f32) -> (Covariance, Vec<f32>) {
+    let count = codes.len() / dim;
+    let lengths: Vec<f32> = codes
+        .chunks_exact(dim)
+        .map(|code| code.iter().map(|c| c * c).sum::<f32>().sqrt().max(1e-12))
+        .collect();
+    let unit: Vec<f32> = codes
+        .chunks_exact(dim)
+        .zip(&lengths)
+        .flat_map(|(code, length)| code.iter().map(move |c| c / length))
+        .collect();
+    let row = |i: usize| &unit[i * dim..][..dim];
+    let mut pull = vec![0.0f32; codes.len()];
+    let (mut total, mut violating) = (0.0f64, 0usize);
+    for i in 0..count {
+        for j in 0..i {
+            let product: f32 = row(i).iter().zip(row(j)).map(|(a, b)| a * b).sum();
+            if product.abs() > threshold {
+                total += 2.0 * f64::from(product).powi(2);
+                violating += 2;
+                for k in 0..dim {
+                    pull[i * dim + k] += product * unit[j * dim + k];
+                    pull[j * dim + k] += product * unit[i * dim + k];
+                }
+            }
+        }
+    }
+    if violating == 0 {
+        return (Covariance { loss: 0.0, violating }, pull);
+    }
+    let factor = 4.0 / violating as f32;
+    for i in 0..count {
+        let pull = &mut pull[i * dim..][..dim];
+        let along: f32 = pull.iter().zip(row(i)).map(|(p, u)| p * u).sum();
+        for (p, u) in pull.iter_mut().zip(row(i)) {
+            *p = factor * (*p - along * u) / lengths[i];
+        }
+    }
+    (Covariance { loss: (total / violating as f64) as f32, violating }, pull)
+}
+
+/// τ = 1 / (2 √m): below it, fewer than 2m unit vectors exist (paper §3.2, after Tao).
+pub(crate) fn orthogonality_threshold(code_dim: usize) -> f32 {
+    0.5 / (code_dim as f32).sqrt()
+}
+
+/// The mean inner product of all pairs among some codes; 0 for fewer than two.
+pub(crate) fn mean_inner_product(codes: &[f32], dim: usize, chosen: &[usize]) -> f32 {
+    let pairs = chosen.len() * chosen.len().saturating_sub(1) / 2;
+    if pairs == 0 {
+        return 0.0;
+    }
+    let row = |i: usize| &codes[i * dim..][..dim];
+    let length = |i: usize| row(i).iter().map(|c| c * c).sum::<f32>().sqrt().max(1e-12);
+    let mut total = 0.0;
+    for (n, &i) in chosen.iter().enumerate() {
+        for &j in &chosen[..n] {
+            total += row(i).iter().zip(row(j)).map(|(a, b)| a * b).sum::<f32>() / (length(i) * length(j));
+        }
+    }
+    total / pairs as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orthogonal_codes_have_no_covariance_loss() {
+        let (covariance, gradient) = covariance_loss(&[1.0, 0.0, 0.0, 2.0], 2, 0.1);
+        assert_eq!(covariance, Covariance { loss: 0.0, violating: 0 });
+        assert_eq!(gradient, [0.0; 4]);
+    }
+
+    #[test]
+    fn the_gradient_is_that_of_the_loss() {
+        let mut draw = Draw::new(1, &["test"], 0);
+        let codes: Vec<f32> = (0..5 * 3).map(|_| draw.uniform(-1.0, 1.0) as f32).collect();
+        let threshold = 0.05;
+        let (_, gradient) = covariance_loss(&codes, 3, threshold);
+        for i in 0..codes.len() {
+            let at = |delta: f32| {
+                let mut moved = codes.clone();
+                moved[i] += delta;
+                f64::from(covariance_loss(&moved, 3, threshold).0.loss)
+            };
+            let slope = (at(1e-3) - at(-1e-3)) / 2e-3;
+            assert!((slope - f64::from(gradient[i])).abs() < 2e-3, "{i}: {slope} against {}", gradient[i]);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The networks of the framework and what they share: E_θ, E_φ, G_θ, P_φ and C.
+
+mod blocks;
+mod classifier;
+mod codebook;
+mod generator;
+mod image_encoder;
+mod pair_encoder;
+mod simplex_etf;
+
+pub(crate) use codebook::{Codebook, mean_inner_product, orthogonality_threshold};
+pub(crate) use generator::Decoded;
+pub(crate) use pair_encoder::PairEncoder;
+pub use simplex_etf::simplex_etf;
+
+use crate::Result;
+use crate::recipe::{ModelRecipe, Recipe, Space};
+use blocks::Init;
+use classifier::Classifier;
+use generator::Generator;
+use image_encoder::ImageEncoder;
+use multivalued_engine::{Device, ParameterId, Parameters, Tape, Tensor, Var};
+
+/// All networks, and their parameters.
+pub struct Model {
+    pub(crate) recipe: ModelRecipe,
+    pub(crate) parameters: Parameters,
+    pub(crate) codebook: Codebook,
+    pub(crate) pair_encoder: Option<PairEncoder>,
+    image_encoder: ImageEncoder,
+    classifier: Classifier,
+    generator: Generator,
+    /// 1 for codes that take part, 0 for those in reserve.
+    active: ParameterId,
+    device: Device,
+}
+
+/// What the image alone determines: any code can be decoded from it, and how probable each one is.
+pub(crate) struct Encoded {
+    pub decoded: Decoded,
+    /// [batch, code_dim]
+    pub h: Var,
+    /// [batch, code_count]
+    pub logits: Var,
+    pub batch: usize,
+}
+
+impl Model {
+    /// Networks at their start. The recipe must be valid.
+    pub fn new(recipe: &Recipe, device: &Device) -> Result<Self> {
+        let mut parameters = Parameters::new();
+        let model = &recipe.model;
+        let mut init = Init { device, parameters: &mut parameters, seed: recipe.train.seed };
+        let deepest = model.channels[model.channels.len() - 1];
+        let image_encoder = ImageEncoder::new(
+            &mut init,
+            "image_encoder",
+            model.input_channels,
+            &model.channels,
+            model.norm_group,
+        );
+        let pair_encoder =
+            (recipe.assignment.space == Space::Embedding).then(|| PairEncoder::new(&mut init, model));
+        let classifier = Classifier::new(&mut init, model, deepest)?;
+        let generator = Generator::new(&mut init, model);
+        let codebook = Codebook::new(&mut init, model);
+        let taking_part = match recipe.assignment.active_codes {
+            0 => model.code_count,
+            some => some,
+        };
+        let active: Vec<f32> = (0..model.code_count).map(|j| f32::from(j < taking_part)).collect();
+        let active = init.state("codebook.active", &[model.code_count], &active);
+        Ok(Self {
+            recipe: model.clone(),
+            codebook,
+            pair_encoder,
+            image_encoder,
+            classifier,
+            generator,
+            active,
+            device: device.clone(),
+            parameters,
+        })
+    }
+
+    /// Where it computes.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Its named tensors.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// The codes that take part, by index.
+    pub fn active_codes(&self) -> Vec<usize> {
+        let active = self.parameters.get(self.active).tensor().to_vec();
+        (0..active.len()).filter(|&j| active[j] > 0.5).collect()
+    }
+
+    /// Puts all codes but these into reserve.
+    pub(crate) fn set_active(&mut self, codes: &[usize]) {
+        self.parameters.modify(self.active, |active| {
+            active.fill(0.0);
+            codes.iter().for_each(|&j| active[j] = 1.0);
+        });
+    }
+
+    /// Everything about images that does not depend on a code.
+    ///
+    /// # Shapes
+    /// [batch, height, width, input channels]
+    pub(crate) fn encode(&self, tape: &Tape, images: &Var) -> Encoded {
+        let levels = self.image_encoder.forward(tape, images);
+        let (h, logits) = self.classifier.forward(tape, &levels[levels.len() - 1]);
+        let decoded = self.generator.prepare(tape, &levels);
+        Encoded { decoded, h, logits, batch: images.shape()[0] }
+    }
+
+    /// The logits of outputs for given codes, K per image.
+    ///
+    /// # Shapes
+    /// codes [batch·K, code_dim] → [batch·K, height, width, output channels]
+    pub(crate) fn generate(&self, tape: &Tape, encoded: &Encoded, codes: &Var) -> Var {
+        self.generator.generate(tape, &encoded.decoded, codes)
+    }
+
+    /// The logits of the same codes for every image.
+    ///
+    /// # Shapes
+    /// J code indices → [batch·J, height, width, output channels]
+    pub(crate) fn generate_all(&self, tape: &Tape, encoded: &Encoded, codes: &[usize]) -> Var {
+        let rows: Vec<usize> = (0..encoded.batch).flat_map(|_| codes.iter().copied()).collect();
+        self.generate(tape, encoded, &self.codebook.codes(tape).gather_rows(&rows))
+    }
+
+    /// The probabilities of some codes, as if there were no others.
+    ///
+    /// # Shapes
+    /// J code indices → [batch, J]
+    pub(crate) fn probabilities(&self, encoded: &Encoded, codes: &[usize]) -> Var {
+        select_columns(&encoded.logits, codes, &self.device).softmax()
+    }
+}
+
+/// Chosen columns of a matrix, by a product with a selection matrix.
+pub(crate) fn select_columns(matrix: &Var, columns: &[usize], device: &Device) -> Var {
+    let width = matrix.shape()[1];
+    let mut selection = vec![0.0; width * columns.len()];
+    for (to, &from) in columns.iter().enumerate() {
+        selection[from * columns.len() + to] = 1.0;
+    }
+    matrix.matmul(&Var::constant(Tensor::from_slice(device, [width, columns.len()], &selection)))
+}

@@ -1,0 +1,190 @@
+//! Prediction: Algorithm 2 of the paper.
+//!
+//! ```text
+//! l, p ← E_θ(x), P_φ(E_θ(x))
+//! drop codes with p < ε;  y_j ← G_θ(l, c_j) for all that are left, in one batch
+//! merge equal outputs, renormalise, sort
+//! ```
+
+use crate::batch::interleaved;
+use crate::model::Model;
+use crate::recipe::{PredictRecipe, Recipe};
+use multivalued_data::metric::overlap::iou;
+use multivalued_data::normalise::Normalisation;
+use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
+use multivalued_engine::{Tape, Tensor, Var};
+
+/// Predicts weighted sets of masks for images of any size.
+pub struct Predictor {
+    model: Model,
+    normalise: Normalisation,
+    options: PredictRecipe,
+}
+
+/// Images that are encoded together, where they have one size.
+const TOGETHER: usize = 16;
+
+impl Predictor {
+    /// A predictor from a model and the recipe it was trained by.
+    pub fn new(model: Model, recipe: &Recipe) -> Self {
+        Self { model, normalise: recipe.data.normalise, options: recipe.predict.clone() }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What is kept of a prediction.
+    pub fn options_mut(&mut self) -> &mut PredictRecipe {
+        &mut self.options
+    }
+
+    /// The weighted set of each image, most probable first.
+    pub fn predict(&self, images: &[&Image]) -> Vec<Prediction> {
+        predict_images(&self.model, self.normalise, &self.options, images)
+    }
+}
+
+/// Predictions for all cases, with the recipe's options.
+pub fn predict_cases(model: &Model, recipe: &Recipe, cases: &[Case]) -> Vec<Prediction> {
+    let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
+    predict_images(model, recipe.data.normalise, &recipe.predict, &images)
+}
+
+fn predict_images(
+    model: &Model,
+    normalise: Normalisation,
+    options: &PredictRecipe,
+    images: &[&Image],
+) -> Vec<Prediction> {
+    let mut out = Vec::with_capacity(images.len());
+    let mut rest = images;
+    while let Some(first) = rest.first() {
+        let size = |image: &Image| [image.width(), image.height()];
+        let alike = rest.iter().take(TOGETHER).take_while(|image| size(image) == size(first)).count();
+        let pixels: Vec<f32> = rest[..alike]
+            .iter()
+            .flat_map(|image| {
+                let mut image = (*image).clone();
+                normalise.apply(&mut image);
+                interleaved(&image)
+            })
+            .collect();
+        let shape = [alike, first.height(), first.width(), model.recipe.input_channels];
+        out.extend(predict_batch(model, options, &Tensor::from_slice(model.device(), shape, &pixels)));
+        rest = &rest[alike..];
+    }
+    out
+}
+
+/// Algorithm 2 for a batch of normalised images.
+///
+/// Codes are kept per batch: those that some image gives at least ε. Differs: probabilities are those
+/// among the codes that take part, renormalised after the drop; outputs that are (nearly) the same are
+/// merged, since N_x counts outputs and not codes. Where nothing reaches ε, the most probable code stays.
+pub(crate) fn predict_batch(model: &Model, options: &PredictRecipe, images: &Tensor) -> Vec<Prediction> {
+    let tape = Tape::frozen(&model.parameters);
+    let encoded = model.encode(&tape, &Var::constant(images.clone()));
+    let active = model.active_codes();
+    let probabilities = model.probabilities(&encoded, &active).into_tensor().to_vec();
+    let rows: Vec<&[f32]> = probabilities.chunks_exact(active.len()).collect();
+    let best = |row: &[f32]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0);
+    let kept: Vec<usize> = (0..active.len())
+        .filter(|&j| rows.iter().any(|row| row[j] >= options.min_probability || best(row) == j))
+        .collect();
+    let codes: Vec<usize> = kept.iter().map(|&j| active[j]).collect();
+    let logits = model.generate_all(&tape, &encoded, &codes);
+    let [_, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
+    let values = logits.into_tensor().to_vec();
+    let size = height * width * channels;
+    rows.iter()
+        .enumerate()
+        .map(|(image, row)| {
+            let mut hypotheses: Vec<Hypothesis> = kept
+                .iter()
+                .enumerate()
+                .filter(|(_, j)| row[**j] >= options.min_probability || best(row) == **j)
+                .map(|(k, &j)| Hypothesis {
+                    mask: mask_of(
+                        &values[(image * kept.len() + k) * size..][..size],
+                        width,
+                        height,
+                        channels,
+                    ),
+                    probability: row[j],
+                    code: active[j],
+                })
+                .collect();
+            hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
+            settle(hypotheses, options.merge_iou)
+        })
+        .collect()
+}
+
+/// A mask from one output's logits: above zero, or the class with the largest.
+fn mask_of(logits: &[f32], width: usize, height: usize, channels: usize) -> Mask {
+    let mut mask = Mask::empty(width, height, if channels == 1 { 1 } else { channels - 1 });
+    for (pixel, logits) in logits.chunks_exact(channels).enumerate() {
+        let class = if channels == 1 {
+            (logits[0] > 0.0).then_some(0)
+        } else {
+            let best = (0..channels).fold(0, |best, c| if logits[c] > logits[best] { c } else { best });
+            best.checked_sub(1)
+        };
+        if let Some(class) = class {
+            mask.set(class, pixel % width, pixel / width, true);
+        }
+    }
+    mask
+}
+
+/// Merges outputs that overlap at least `merge_iou` into the more probable one, then renormalises.
+fn settle(sorted: Vec<Hypothesis>, merge_iou: f32) -> Prediction {
+    let mut kept: Vec<Hypothesis> = Vec::with_capacity(sorted.len());
+    for hypothesis in sorted {
+        let same = kept.iter_mut().find(|other| {
+            iou(&other.mask, &hypothesis.mask).expect("outputs of one image have one size")
+                >= f64::from(merge_iou)
+        });
+        match same {
+            Some(other) => other.probability += hypothesis.probability,
+            None => kept.push(hypothesis),
+        }
+    }
+    kept.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
+    let total: f32 = kept.iter().map(|hypothesis| hypothesis.probability).sum();
+    kept.iter_mut().for_each(|hypothesis| hypothesis.probability /= total);
+    Prediction { hypotheses: kept }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hypothesis(columns: usize, probability: f32, code: usize) -> Hypothesis {
+        Hypothesis { mask: Mask::from_fn(8, 8, |x, _| x < columns), probability, code }
+    }
+
+    #[test]
+    fn equal_outputs_are_merged_and_probabilities_sum_to_one() {
+        let sorted = vec![hypothesis(4, 0.4, 3), hypothesis(2, 0.3, 1), hypothesis(4, 0.1, 7)];
+        let prediction = settle(sorted, 0.99);
+        let summary: Vec<(f32, usize)> =
+            prediction.hypotheses.iter().map(|h| (h.probability, h.code)).collect();
+        assert_eq!(summary.len(), 2);
+        assert!((summary[0].0 - 0.625).abs() < 1e-6 && summary[0].1 == 3);
+        assert!((summary[1].0 - 0.375).abs() < 1e-6 && summary[1].1 == 1);
+    }
+
+    #[test]
+    fn masks_come_from_signs_or_from_the_largest_class() {
+        let binary = mask_of(&[1.0, -1.0, 0.0, 2.0], 2, 2, 1);
+        assert_eq!(
+            [binary.get(0, 0, 0), binary.get(0, 1, 0), binary.get(0, 0, 1), binary.get(0, 1, 1)],
+            [true, false, false, true]
+        );
+        let classes = mask_of(&[3.0, 1.0, 2.0, 0.0, 1.0, 2.0], 2, 1, 3);
+        assert_eq!((classes.classes(), classes.get(0, 0, 0), classes.get(1, 1, 0)), (2, false, true));
+    }
+}

@@ -1,0 +1,626 @@
+//! A recipe: everything a training run depends on, as one TOML file that states only what differs from
+//! the defaults.
+//!
+//! Defaults are the best measured values; [`keys`] lists each with its meaning and the paper's value.
+
+use crate::{Error, Result};
+use multivalued_data::augment::Augmentation;
+use multivalued_data::normalise::Normalisation;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The recipes that come with the program, by name.
+pub const BUILT_IN: &[(&str, &str)] = &[("shapes-tiny", include_str!("../../../recipes/shapes-tiny.toml"))];
+
+/// A whole recipe.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Recipe {
+    /// Where cases come from.
+    pub data: DataRecipe,
+    /// What is done to training samples.
+    pub augment: Augmentation,
+    /// The networks and the codebook.
+    pub model: ModelRecipe,
+    /// How annotations find their codes.
+    pub assignment: AssignmentRecipe,
+    /// What is minimised.
+    pub loss: LossRecipe,
+    /// How it is minimised.
+    pub train: TrainRecipe,
+    /// What a prediction keeps.
+    pub predict: PredictRecipe,
+}
+
+/// Where cases come from: a synthetic task, or a data set on disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataRecipe {
+    /// A synthetic task's name; empty where `path` names a data set.
+    pub task: String,
+    /// A data set's folder or manifest; empty for a synthetic task.
+    pub path: String,
+    /// Edge length of a synthetic task's images.
+    pub size: usize,
+    /// Training cases of a synthetic task.
+    pub train_count: usize,
+    /// Validation cases of a synthetic task.
+    pub validation_count: usize,
+    /// Test cases of a synthetic task.
+    pub test_count: usize,
+    /// Share of a data set's groups kept for validation, where it states no split.
+    pub validation_share: f64,
+    /// Share of a data set's groups kept for testing, where it states no split.
+    pub test_share: f64,
+    /// Seed of the synthetic task and of splits.
+    pub seed: u64,
+    /// How raw values become network input.
+    pub normalise: Normalisation,
+}
+
+impl Default for DataRecipe {
+    fn default() -> Self {
+        Self {
+            task: String::new(),
+            path: String::new(),
+            size: 160,
+            train_count: 2000,
+            validation_count: 200,
+            test_count: 200,
+            validation_share: 0.1,
+            test_share: 0.2,
+            seed: 1,
+            normalise: Normalisation::MinMax,
+        }
+    }
+}
+
+/// How the classifier's matrix is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClassifierKind {
+    /// The fixed simplex equiangular tight frame.
+    SimplexEtf,
+    /// A trained matrix: the paper's ablation.
+    Learnable,
+}
+
+/// How embeddings are compared with codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lookup {
+    /// By angle: embeddings and codes have length one.
+    Cosine,
+    /// By distance, as the paper writes it.
+    Euclidean,
+}
+
+/// Where a code enters the generator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CodeEntry {
+    /// The last 1x1 layers: all hypotheses share one decoder pass.
+    Head,
+    /// The deepest level: one decoder pass per hypothesis.
+    Bottleneck,
+}
+
+/// The networks and the codebook.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelRecipe {
+    /// Channels of the encoder's levels, the finest first.
+    pub channels: Vec<usize>,
+    /// Channels of the input image, 1 to 4.
+    pub input_channels: usize,
+    /// Foreground classes; 1 is a binary mask.
+    pub classes: usize,
+    /// Channels per group of the group normalisation; 0 for none.
+    pub norm_group: usize,
+    /// N: codes in the codebook.
+    pub code_count: usize,
+    /// m: dimensions of a code and of h.
+    pub code_dim: usize,
+    /// Where a code enters the generator.
+    pub code_entry: CodeEntry,
+    /// Channels of the 1x1 head.
+    pub head_width: usize,
+    /// Hidden 1x1 layers between the one the code enters and the output.
+    pub head_hidden: usize,
+    /// Standard deviation of the weights that a code enters by, at the start.
+    pub code_scale: f32,
+    /// How the classifier's matrix is made.
+    pub classifier: ClassifierKind,
+    /// Width of the classifier's hidden layer; 0 for none.
+    pub classifier_hidden: usize,
+    /// How embeddings are compared with codes.
+    pub lookup: Lookup,
+    /// Whether codes are trained by gradient rather than by the moving average.
+    pub train_codes: bool,
+}
+
+impl Default for ModelRecipe {
+    fn default() -> Self {
+        Self {
+            channels: vec![32, 64, 128, 256],
+            input_channels: 1,
+            classes: 1,
+            norm_group: 8,
+            code_count: 16,
+            code_dim: 16,
+            code_entry: CodeEntry::Head,
+            head_width: 32,
+            head_hidden: 1,
+            code_scale: 0.5,
+            classifier: ClassifierKind::SimplexEtf,
+            classifier_hidden: 64,
+            lookup: Lookup::Cosine,
+            train_codes: false,
+        }
+    }
+}
+
+impl ModelRecipe {
+    /// One logit for a binary mask, else one per class and one for the background.
+    pub fn output_channels(&self) -> usize {
+        if self.classes == 1 { 1 } else { self.classes + 1 }
+    }
+}
+
+/// The space in which an annotation finds its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Space {
+    /// Among the outputs of all codes: the paper's E_2.
+    Output,
+    /// Among the codes themselves, by the pair encoder: the paper's E_3.
+    Embedding,
+}
+
+/// How annotations find their codes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AssignmentRecipe {
+    /// The space in which the nearest code is looked for.
+    pub space: Space,
+    /// Codes that take part from the start; the others stay in reserve. 0 for all.
+    pub active_codes: usize,
+    /// Temperature of the soft assignment at the start, in units of the distance.
+    pub temperature_start: f32,
+    /// Temperature when it turns hard.
+    pub temperature_end: f32,
+    /// Share of the training after which the assignment is hard.
+    pub anneal_until: f32,
+    /// Distance that one unit of −ln p(code) weighs in the hard assignment: what makes scattered codes
+    /// gather into one.
+    pub prior: f32,
+    /// Whether different annotations of one image must take different codes (outputs of a
+    /// multi-valued mapping are different by definition).
+    pub distinct: bool,
+    /// Annotations of one image that overlap at least this much (IoU) count as the same output.
+    pub same_iou: f32,
+    /// Codes that serve a smaller share of the annotations are put into reserve when the assignment
+    /// turns hard, and every epoch from then on.
+    pub min_usage: f32,
+}
+
+impl Default for AssignmentRecipe {
+    fn default() -> Self {
+        Self {
+            space: Space::Output,
+            active_codes: 16,
+            temperature_start: 0.5,
+            temperature_end: 0.03,
+            anneal_until: 0.45,
+            prior: 0.1,
+            distinct: true,
+            same_iou: 0.99,
+            min_usage: 0.002,
+        }
+    }
+}
+
+/// The distance of an output to an annotation that the reconstruction minimises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reconstruction {
+    /// Binary (or softmax) cross-entropy.
+    Bce,
+    /// Its logarithm, as the paper writes it, with a floor.
+    LogBce,
+    /// 1 − soft Dice.
+    SoftDice,
+    /// 1 − soft Jaccard.
+    SoftJaccard,
+}
+
+/// What is minimised: the weights of the terms, and from when on they count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LossRecipe {
+    /// The reconstruction's distance.
+    pub reconstruction: Reconstruction,
+    /// α: weight of the classifier's cross-entropy.
+    pub cross_entropy: f32,
+    /// Share of the training after which the cross-entropy counts.
+    pub cross_entropy_from: f32,
+    /// β: weight of the commitment.
+    pub commitment: f32,
+    /// γ: step size of the covariance descent on the codes in use; 0 switches it off.
+    pub covariance: f32,
+    /// κ: decay of the codebook's moving average; 1 fixes the codebook.
+    pub average_decay: f32,
+    /// Weight of the energy score.
+    pub energy: f32,
+    /// Share of the training after which the energy score counts.
+    pub energy_from: f32,
+    /// Weight of the reconstruction once the energy score counts.
+    pub reconstruction_with_energy: f32,
+}
+
+impl Default for LossRecipe {
+    fn default() -> Self {
+        Self {
+            reconstruction: Reconstruction::Bce,
+            cross_entropy: 1.0,
+            cross_entropy_from: 0.0,
+            commitment: 0.25,
+            covariance: 0.01,
+            average_decay: 0.99,
+            energy: 1.0,
+            energy_from: 0.7,
+            reconstruction_with_energy: 1.0,
+        }
+    }
+}
+
+/// How the learning rate falls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateSchedule {
+    /// Half a cosine from the full rate to `final_rate` of it.
+    Cosine,
+    /// The paper's steps: 1, 1/2, 1/10, 1/20 at 0, 1/5, 3/5 and 4/5 of the training.
+    Paper,
+    /// No change.
+    Constant,
+}
+
+/// How it is minimised.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainRecipe {
+    /// Images in a step.
+    pub batch: usize,
+    /// Annotations of each image in a step, drawn by weight; 0 takes all of them with their weights.
+    pub annotations: usize,
+    /// Steps to train; 0 where `epochs` or `minutes` say when to stop.
+    pub steps: u64,
+    /// Passes over the training images; 0 where `steps` or `minutes` say when to stop.
+    pub epochs: u64,
+    /// Minutes to train; 0 where `steps` or `epochs` say when to stop. Not reproducible to the bit.
+    pub minutes: f64,
+    /// The full learning rate.
+    pub learning_rate: f32,
+    /// How it falls.
+    pub schedule: RateSchedule,
+    /// Steps over which the rate rises to the full one.
+    pub warmup_steps: u64,
+    /// Share of the full rate that the cosine ends at.
+    pub final_rate: f32,
+    /// Adam's decay of squared gradients.
+    pub beta2: f32,
+    /// Decoupled weight decay.
+    pub weight_decay: f32,
+    /// Largest norm of a step's gradients; 0 for no limit.
+    pub clip_norm: f32,
+    /// Decay of the averaged weights that prediction uses; 0 for none.
+    pub weight_average: f32,
+    /// Epochs between validations.
+    pub validate_every: u64,
+    /// Seed of the weights, the order of cases and the draws of annotations.
+    pub seed: u64,
+}
+
+impl Default for TrainRecipe {
+    fn default() -> Self {
+        Self {
+            batch: 16,
+            annotations: 0,
+            steps: 0,
+            epochs: 100,
+            minutes: 0.0,
+            learning_rate: 2e-3,
+            schedule: RateSchedule::Cosine,
+            warmup_steps: 100,
+            final_rate: 0.01,
+            beta2: 0.99,
+            weight_decay: 0.0,
+            clip_norm: 0.0,
+            weight_average: 0.998,
+            validate_every: 10,
+            seed: 1,
+        }
+    }
+}
+
+/// What a prediction keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PredictRecipe {
+    /// ε: codes below this probability are dropped.
+    pub min_probability: f32,
+    /// Outputs that overlap at least this much (IoU) are merged, their probabilities added.
+    pub merge_iou: f32,
+}
+
+impl Default for PredictRecipe {
+    fn default() -> Self {
+        Self { min_probability: 1e-5, merge_iou: 0.99 }
+    }
+}
+
+impl Recipe {
+    /// A recipe that comes with the program.
+    pub fn named(name: &str) -> Result<Self> {
+        let known = || BUILT_IN.iter().map(|(name, _)| *name);
+        match BUILT_IN.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => Self::parse(text, name),
+            None => Err(Error::RecipeText {
+                place: name.into(),
+                reason: format!(
+                    "no such recipe{}; a file's name ends in .toml, the built-in ones are {}",
+                    suggestion(name, known()),
+                    known().collect::<Vec<_>>().join(", ")
+                ),
+            }),
+        }
+    }
+
+    /// A recipe from a file, or a built-in one where no such file is there and the name has no ending.
+    pub fn open(name_or_path: &str) -> Result<Self> {
+        let path = Path::new(name_or_path);
+        if path.extension().is_some_and(|ending| ending == "toml") || path.is_file() {
+            Self::read(path)
+        } else {
+            Self::named(name_or_path)
+        }
+    }
+
+    /// A recipe from a file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::io(path, source))?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// A recipe from text; `place` names it in errors.
+    pub fn parse(text: &str, place: &str) -> Result<Self> {
+        toml::from_str(text)
+            .map_err(|error| Error::RecipeText { place: place.into(), reason: explained(&error) })
+    }
+
+    /// Changes one value: `train.steps=100`, read as TOML where it is, else as text.
+    pub fn set(&mut self, assignment: &str) -> Result<()> {
+        let Some((key, value)) = assignment.split_once('=') else {
+            return Err(Error::recipe(assignment, "write it as table.key=value"));
+        };
+        let (key, value) = (key.trim(), value.trim());
+        let known = keys();
+        if !known.iter().any(|known| known.name == key) {
+            let near = suggestion(key, known.iter().map(|known| known.name.as_str()));
+            return Err(Error::recipe(key, format!("no such key{near}")));
+        }
+        let mut table =
+            toml::Table::try_from(&*self).map_err(|error| Error::recipe(key, error.to_string()))?;
+        let parsed = toml::from_str::<toml::Table>(&format!("value = {value}"))
+            .ok()
+            .and_then(|mut table| table.remove("value"))
+            .unwrap_or_else(|| toml::Value::String(value.into()));
+        let mut place = &mut table;
+        let mut parts = key.split('.').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                place.insert(part.into(), parsed);
+                break;
+            }
+            let entry = place.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+            let Some(table) = entry.as_table_mut() else {
+                return Err(Error::recipe(key, "no such key"));
+            };
+            place = table;
+        }
+        *self = table.try_into().map_err(|error: toml::de::Error| Error::recipe(key, explained(&error)))?;
+        Ok(())
+    }
+
+    /// The whole recipe as TOML, defaults included.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a recipe is plain values")
+    }
+
+    /// Refuses values that break a rule, naming the key and the rule, before anything is computed.
+    pub fn validate(&self) -> Result<()> {
+        let rule = |holds: bool, key: &str, reason: String| {
+            if holds { Ok(()) } else { Err(Error::recipe(key, reason)) }
+        };
+        let ModelRecipe { channels, code_count: n, code_dim: m, .. } = &self.model;
+        let (n, m) = (*n, *m);
+        rule(
+            self.data.task.is_empty() != self.data.path.is_empty() || self.data.task.is_empty(),
+            "data.task",
+            "a recipe names a synthetic task or a data set (data.path), not both".into(),
+        )?;
+        rule(
+            (16..=4096).contains(&self.data.size),
+            "data.size",
+            format!("{} is outside 16 to 4096", self.data.size),
+        )?;
+        for (key, share) in
+            [("data.validation_share", self.data.validation_share), ("data.test_share", self.data.test_share)]
+        {
+            rule((0.0..1.0).contains(&share), key, format!("{share} is outside 0 to 1"))?;
+        }
+        self.augment.validate().map_err(|error| Error::recipe("augment", error.to_string()))?;
+        rule(
+            !channels.is_empty() && channels.iter().all(|&c| c > 0),
+            "model.channels",
+            format!("{channels:?}: at least one level, each with channels"),
+        )?;
+        rule(
+            (1..=4).contains(&self.model.input_channels),
+            "model.input_channels",
+            format!("{} is outside 1 to 4", self.model.input_channels),
+        )?;
+        rule(self.model.classes >= 1, "model.classes", "at least one foreground class".into())?;
+        rule(n >= 2, "model.code_count", format!("{n}: a codebook has at least 2 codes"))?;
+        rule(
+            m + 1 >= n,
+            "model.code_dim",
+            format!("{m}: {n} equiangular vectors (the simplex frame) need at least {} dimensions", n - 1),
+        )?;
+        rule(
+            n < 2 * m,
+            "model.code_count",
+            format!(
+                "{n}: must be below 2·code_dim = {}, since no more vectors are pairwise nearly orthogonal (paper §3.2)",
+                2 * m
+            ),
+        )?;
+        rule(self.model.head_width > 0, "model.head_width", "at least one channel".into())?;
+        let a = &self.assignment;
+        rule(a.active_codes <= n, "assignment.active_codes", format!("{} of {n} codes", a.active_codes))?;
+        rule(a.active_codes != 1, "assignment.active_codes", "1: at least 2 codes, or 0 for all".into())?;
+        for (key, value) in [
+            ("assignment.temperature_start", a.temperature_start),
+            ("assignment.temperature_end", a.temperature_end),
+        ] {
+            rule(value > 0.0 && value.is_finite(), key, format!("{value} must be positive"))?;
+        }
+        let shares = [
+            ("assignment.anneal_until", a.anneal_until),
+            ("assignment.same_iou", a.same_iou),
+            ("assignment.min_usage", a.min_usage),
+            ("loss.cross_entropy_from", self.loss.cross_entropy_from),
+            ("loss.energy_from", self.loss.energy_from),
+            ("loss.average_decay", self.loss.average_decay),
+            ("train.final_rate", self.train.final_rate),
+            ("predict.merge_iou", self.predict.merge_iou),
+        ];
+        for (key, value) in shares {
+            rule((0.0..=1.0).contains(&value), key, format!("{value} is outside 0 to 1"))?;
+        }
+        let weights = [
+            ("assignment.prior", a.prior),
+            ("loss.cross_entropy", self.loss.cross_entropy),
+            ("loss.commitment", self.loss.commitment),
+            ("loss.covariance", self.loss.covariance),
+            ("loss.energy", self.loss.energy),
+            ("loss.reconstruction_with_energy", self.loss.reconstruction_with_energy),
+            ("train.weight_decay", self.train.weight_decay),
+            ("train.clip_norm", self.train.clip_norm),
+            ("model.code_scale", self.model.code_scale),
+        ];
+        for (key, value) in weights {
+            rule(value >= 0.0 && value.is_finite(), key, format!("{value} must not be negative"))?;
+        }
+        let t = &self.train;
+        rule(t.batch >= 1, "train.batch", "at least one image".into())?;
+        rule(
+            a.space == Space::Output || t.batch * t.annotations.max(1) >= 2,
+            "train.batch",
+            "1: the embedding's batch normalisation needs at least 2 pairs".into(),
+        )?;
+        rule(
+            t.minutes >= 0.0 && t.minutes.is_finite(),
+            "train.minutes",
+            format!("{} must not be negative", t.minutes),
+        )?;
+        let budgets = usize::from(t.steps > 0) + usize::from(t.epochs > 0) + usize::from(t.minutes > 0.0);
+        rule(
+            budgets == 1,
+            "train.steps",
+            format!(
+                "exactly one of train.steps, train.epochs and train.minutes is above 0, not {budgets} of them"
+            ),
+        )?;
+        rule(
+            t.learning_rate > 0.0 && t.learning_rate.is_finite(),
+            "train.learning_rate",
+            format!("{} must be positive", t.learning_rate),
+        )?;
+        rule((0.0..1.0).contains(&t.beta2), "train.beta2", format!("{} is outside 0 to 1", t.beta2))?;
+        rule(
+            (0.0..1.0).contains(&t.weight_average),
+            "train.weight_average",
+            format!("{} is outside 0 to 1", t.weight_average),
+        )?;
+        rule(t.validate_every >= 1, "train.validate_every", "at least every epoch".into())?;
+        rule(
+            (0.0..1.0).contains(&self.predict.min_probability),
+            "predict.min_probability",
+            format!("{} is outside 0 to 1", self.predict.min_probability),
+        )
+    }
+}
+
+/// The parser's words, with the nearest right key where one is unknown.
+fn explained(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let text = text.trim_end();
+    let unknown = text.split("unknown field `").nth(1).and_then(|rest| rest.split('`').next());
+    match unknown {
+        Some(unknown) => {
+            let keys = keys();
+            let last = keys.iter().filter_map(|key| key.name.rsplit('.').next());
+            format!("{text}{}", suggestion(unknown, last))
+        }
+        None => text.into(),
+    }
+}
+
+/// `; did you mean X?` for the nearest of some words, if it is near.
+pub fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let nearest = known.map(|known| (distance(word, known), known)).min();
+    match nearest {
+        Some((distance, known)) if distance <= 1 + word.len() / 3 => format!("; did you mean `{known}`?"),
+        _ => String::new(),
+    }
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &b) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// One key of a recipe.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Key {
+    /// As `table.key`.
+    pub name: String,
+    /// The default, as TOML.
+    pub default: String,
+}
+
+/// All keys with their defaults, in the recipe's order.
+pub fn keys() -> Vec<Key> {
+    let table = toml::Table::try_from(Recipe::default()).expect("a recipe is a table");
+    let mut keys = Vec::new();
+    for (name, value) in table {
+        let toml::Value::Table(table) = value else { continue };
+        for (key, value) in table {
+            keys.push(Key { name: format!("{name}.{key}"), default: value.to_string() });
+        }
+    }
+    keys.push(Key { name: "augment.crop".into(), default: String::new() });
+    keys
+}

@@ -1,0 +1,261 @@
+//! Training: steps, epochs, their diagnostics, and the averaged weights that prediction uses.
+
+pub mod checkpoint;
+mod log;
+pub(crate) mod schedule;
+mod step;
+
+pub use log::{EpochLog, Validation};
+pub use step::LossTerms;
+
+use crate::batch::TrainingSet;
+use crate::model::{Model, mean_inner_product};
+use crate::predict::predict_cases;
+use crate::recipe::Recipe;
+use crate::{Error, Result};
+use log::EpochSums;
+use multivalued_data::Case;
+use multivalued_data::evaluate::{Settings, evaluate};
+use multivalued_data::report::Report;
+use multivalued_engine::{Adam, AdamOptions, Device, Group, Tensor};
+use std::time::Instant;
+
+/// Steps in a row whose loss may fail to be finite before training stops.
+const MOST_FAILURES: u64 = 3;
+
+/// A training in progress.
+pub struct Trainer {
+    recipe: Recipe,
+    model: Model,
+    adam: Adam,
+    /// Averaged values of the trained parameters, by parameter; none where the recipe wants none.
+    average: Vec<Option<Tensor>>,
+    set: TrainingSet,
+    validation: Vec<Case>,
+    step: u64,
+    /// Training time of earlier sessions, and when this one began.
+    seconds_before: f64,
+    started: Instant,
+    failures_in_a_row: u64,
+    sums: EpochSums,
+    /// The code that each training case was last assigned to.
+    assigned: Vec<Option<usize>>,
+    best_ged: Option<f64>,
+}
+
+/// What a step tells the one who watches.
+#[derive(Debug, Clone, Copy)]
+pub struct StepLog {
+    /// Steps taken, this one included.
+    pub step: u64,
+    /// How far the training is, 0 to 1.
+    pub progress: f32,
+    /// The loss by terms.
+    pub terms: LossTerms,
+    /// Whether the loss and its gradient were finite.
+    pub moved: bool,
+    /// Whether the step was the last of its epoch.
+    pub ends_epoch: bool,
+}
+
+impl Trainer {
+    /// A training at its start. The recipe is validated first.
+    pub fn new(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
+        recipe.validate()?;
+        let set = TrainingSet::new(train, recipe)?;
+        let model = Model::new(recipe, device)?;
+        let options = AdamOptions {
+            beta2: recipe.train.beta2,
+            clip_norm: (recipe.train.clip_norm > 0.0).then_some(recipe.train.clip_norm),
+            groups: vec![Group { rate: 1.0, weight_decay: recipe.train.weight_decay }],
+            ..AdamOptions::default()
+        };
+        let adam = Adam::new(model.parameters(), options);
+        let averaged = recipe.train.weight_average > 0.0;
+        let average = model
+            .parameters()
+            .iter()
+            .map(|parameter| (averaged && parameter.trainable()).then(|| parameter.tensor().clone()))
+            .collect();
+        Ok(Self {
+            recipe: recipe.clone(),
+            sums: EpochSums::new(recipe.model.code_count),
+            assigned: vec![None; set.len()],
+            model,
+            adam,
+            average,
+            set,
+            validation,
+            step: 0,
+            seconds_before: 0.0,
+            started: Instant::now(),
+            failures_in_a_row: 0,
+            best_ged: None,
+        })
+    }
+
+    /// The recipe it follows.
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
+    }
+
+    /// The model as it is now, without averaging.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Steps taken so far.
+    pub fn steps(&self) -> u64 {
+        self.step
+    }
+
+    /// Steps in one pass over the training cases.
+    pub fn steps_per_epoch(&self) -> u64 {
+        self.set.steps_per_epoch()
+    }
+
+    /// Steps in all; none where minutes are the budget.
+    pub fn total_steps(&self) -> Option<u64> {
+        let train = &self.recipe.train;
+        match (train.steps, train.epochs) {
+            (0, 0) => None,
+            (0, epochs) => Some(epochs * self.steps_per_epoch()),
+            (steps, _) => Some(steps),
+        }
+    }
+
+    /// Seconds of training so far, earlier sessions included.
+    pub fn seconds(&self) -> f64 {
+        self.seconds_before + self.started.elapsed().as_secs_f64()
+    }
+
+    /// How far the training is, 0 to 1.
+    pub fn progress(&self) -> f32 {
+        match self.total_steps() {
+            Some(total) => (self.step as f64 / total as f64).min(1.0) as f32,
+            None => (self.seconds() / (60.0 * self.recipe.train.minutes)).min(1.0) as f32,
+        }
+    }
+
+    /// Whether the budget is spent.
+    pub fn is_finished(&self) -> bool {
+        self.progress() >= 1.0
+    }
+
+    /// One step. A loss that is not finite changes nothing but is counted; three in a row are an error.
+    pub fn step(&mut self) -> Result<StepLog> {
+        let progress = self.progress();
+        let batch = self.set.batch(self.step, self.model.device())?;
+        let result = step::step(&mut self.model, &mut self.adam, &self.recipe, &batch, self.step, progress);
+        self.step += 1;
+        if result.moved {
+            self.failures_in_a_row = 0;
+            self.average_weights();
+        } else {
+            self.failures_in_a_row += 1;
+            if self.failures_in_a_row >= MOST_FAILURES {
+                return Err(Error::Diverged { step: self.step, in_a_row: self.failures_in_a_row });
+            }
+        }
+        let mut changed = 0;
+        for (&case, &code) in batch.cases.iter().zip(&result.first_codes) {
+            let before = self.assigned[case].replace(code);
+            changed += usize::from(before.is_some_and(|before| before != code));
+        }
+        self.sums.add(&result, changed, batch.cases.len());
+        let ends_epoch = self.step.is_multiple_of(self.steps_per_epoch()) || self.is_finished();
+        Ok(StepLog { step: self.step, progress, terms: result.terms, moved: result.moved, ends_epoch })
+    }
+
+    /// `average ← decay · average + (1 − decay) · weights`, with a decay that grows from 0, so that the
+    /// average does not remember the random start.
+    fn average_weights(&mut self) {
+        let steps = self.adam.steps() as f32;
+        let decay = self.recipe.train.weight_average.min(steps / (steps + 10.0));
+        for (average, parameter) in self.average.iter_mut().zip(self.model.parameters.iter()) {
+            if let Some(average) = average {
+                average.lerp(parameter.tensor(), 1.0 - decay);
+            }
+        }
+    }
+
+    /// Runs `work` on the model with its averaged weights.
+    pub fn with_averaged_weights<T>(&mut self, work: impl FnOnce(&Model) -> T) -> T {
+        self.swap_weights();
+        let result = work(&self.model);
+        self.swap_weights();
+        result
+    }
+
+    fn swap_weights(&mut self) {
+        for (id, average) in self.model.parameters.ids().zip(&mut self.average) {
+            if let Some(average) = average {
+                let weights = self.model.parameters.get(id).tensor().clone();
+                self.model.parameters.set(id, std::mem::replace(average, weights));
+            }
+        }
+    }
+
+    /// Closes an epoch: puts idle codes into reserve, validates where it is due, and sums up.
+    pub fn end_epoch(&mut self) -> Result<EpochLog> {
+        let progress = self.progress();
+        let epoch = self.step.div_ceil(self.steps_per_epoch());
+        if progress >= self.recipe.assignment.anneal_until && progress < 1.0 {
+            self.rest_idle_codes();
+        }
+        let due = epoch.is_multiple_of(self.recipe.train.validate_every) || self.is_finished();
+        let validation = if due && !self.validation.is_empty() { Some(self.validate()?) } else { None };
+        let used = self.sums.used_codes();
+        let codes = self.model.codebook.codes_of(&self.model.parameters);
+        let inner = mean_inner_product(&codes, self.recipe.model.code_dim, &used);
+        let rate = schedule::learning_rate(&self.recipe.train, self.step, progress);
+        let log = self.sums.close(
+            epoch,
+            self.step,
+            progress,
+            rate,
+            inner,
+            self.model.active_codes().len(),
+            self.seconds(),
+            validation,
+        );
+        Ok(log)
+    }
+
+    fn rest_idle_codes(&mut self) {
+        let usage = self.sums.usage();
+        let active = self.model.active_codes();
+        let mut busy: Vec<usize> =
+            active.iter().copied().filter(|&j| usage[j] >= self.recipe.assignment.min_usage).collect();
+        if busy.len() < 2 {
+            busy = active;
+        }
+        self.model.set_active(&busy);
+    }
+
+    /// The validation cases' report, by the averaged weights.
+    pub fn validation_report(&mut self) -> Result<Report> {
+        let cases = std::mem::take(&mut self.validation);
+        let recipe = self.recipe.clone();
+        let predictions = self.with_averaged_weights(|model| predict_cases(model, &recipe, &cases));
+        let settings = Settings { resamples: 1, ..Settings::new("validation") };
+        let report = evaluate(&cases, &predictions, None, &settings);
+        self.validation = cases;
+        Ok(report?)
+    }
+
+    fn validate(&mut self) -> Result<Validation> {
+        let summary = self.validation_report()?.summary;
+        let ged = summary.scores.ged_exact;
+        let best = self.best_ged.is_none_or(|best| ged < best);
+        if best {
+            self.best_ged = Some(ged);
+        }
+        Ok(Validation {
+            ged_exact: ged,
+            hm_iou: summary.scores.hm_iou,
+            n_x_1pct: summary.scores.n_x_1pct,
+            best,
+        })
+    }
+}

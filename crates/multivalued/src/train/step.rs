@@ -1,0 +1,310 @@
+//! One step of training: Algorithm 1 of the paper, line by line.
+//!
+//! ```text
+//! for a batch of (x, {y_k}):
+//!     l, p ← E_θ(x), P_φ(E_θ(x))                              encode
+//!     s_k ← nearest output, or nearest code of E_φ(x, y_k)    assign
+//!     L   ← L_recon(G_θ(x, c_s), y) + α L_CE + β L_commit + λ L_energy
+//!     θ, φ, ϕ ← Adam
+//!     C   ← moving average of the embeddings, then a covariance step
+//! ```
+//!
+//! Differs: Algorithm 1 adds lr·∂L where it must subtract; the average comes after the optimiser, since a
+//! code that moves before the lookup's gradient is used would no longer be the one that was looked up.
+
+use super::schedule::{Weights, learning_rate, rule, weights};
+use crate::assignment::{Rule, responsibilities};
+use crate::batch::Batch;
+use crate::loss;
+use crate::model::{Encoded, Model, orthogonality_threshold};
+use crate::recipe::{Recipe, Space};
+use multivalued_engine::{Adam, BatchStatistics, Stepped, Tape, Tensor, Var};
+
+/// The terms of one step's loss, before their weights.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+pub struct LossTerms {
+    /// The sum that was minimised.
+    pub total: f32,
+    /// L_recon.
+    pub reconstruction: f32,
+    /// L_CE.
+    pub cross_entropy: f32,
+    /// L_commit; 0 where the assignment needs no pair encoder.
+    pub commitment: f32,
+    /// L_cov.
+    pub covariance: f32,
+    /// The energy score; 0 before it counts.
+    pub energy: f32,
+}
+
+/// What a step leaves behind.
+pub(crate) struct StepResult {
+    pub terms: LossTerms,
+    /// Whether loss and gradients were finite, so that the parameters moved.
+    pub moved: bool,
+    pub gradient_norm: f32,
+    /// Mean length of h.
+    pub h_norm: f32,
+    /// The weight of annotations that each code was responsible for; sums to one.
+    pub usage: Vec<f32>,
+    /// The code of each image's first annotation.
+    pub first_codes: Vec<usize>,
+}
+
+/// The losses of a batch as they come from one of the two assignments.
+struct Assigned {
+    /// [batch·…] distances weighted and summed over the batch.
+    reconstruction: Var,
+    /// [batch, code_count]: what the classifier should say.
+    targets: Vec<f32>,
+    commitment: Option<Var>,
+    /// For the energy score: outputs of these codes for every image.
+    outputs: Option<(Var, Vec<usize>)>,
+    /// What the codebook's average follows: responsibilities [pairs, code_count] and embeddings.
+    followed: Option<(Vec<f32>, Tensor, BatchStatistics)>,
+}
+
+pub(crate) fn step(
+    model: &mut Model,
+    adam: &mut Adam,
+    recipe: &Recipe,
+    batch: &Batch,
+    step: u64,
+    progress: f32,
+) -> StepResult {
+    let count = model.recipe.code_count;
+    let weights = weights(recipe, progress);
+    let tape = Tape::recording(&model.parameters);
+
+    let images = Var::constant(batch.images.clone());
+    let encoded = model.encode(&tape, &images);
+    let assigned = match recipe.assignment.space {
+        Space::Output => {
+            assign_by_output(model, &tape, recipe, &encoded, batch, rule(&recipe.assignment, progress))
+        }
+        Space::Embedding => assign_by_embedding(model, &tape, recipe, &encoded, &images, batch),
+    };
+
+    let targets = Tensor::from_slice(model.device(), [encoded.batch, count], &assigned.targets);
+    let cross_entropy = encoded.logits.cross_entropy_soft(&targets).mean();
+    let energy = (weights.energy > 0.0).then(|| energy(model, &tape, &encoded, &assigned, batch));
+    let total = total(weights, &assigned, &cross_entropy, energy.as_ref());
+
+    let mut terms = LossTerms {
+        total: total.item(),
+        reconstruction: assigned.reconstruction.item(),
+        cross_entropy: cross_entropy.item(),
+        commitment: assigned.commitment.as_ref().map_or(0.0, Var::item),
+        covariance: 0.0,
+        energy: energy.as_ref().map_or(0.0, Var::item),
+    };
+    let h_norm = mean_length(encoded.h.tensor());
+    let usage = usage(&assigned.targets, count);
+    let first_codes = assigned
+        .targets
+        .chunks_exact(count)
+        .map(|row| (0..count).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0))
+        .collect();
+    let finite = terms.total.is_finite();
+    let followed = assigned.followed;
+    drop((assigned.outputs, encoded));
+
+    let mut gradient_norm = f32::NAN;
+    let mut moved = false;
+    if finite {
+        let gradients = tape.backward(&total);
+        drop((total, cross_entropy, energy));
+        let rate = learning_rate(&recipe.train, step, progress);
+        if let Stepped::Moved { gradient_norm: norm } = adam.step(&mut model.parameters, &gradients, rate) {
+            (gradient_norm, moved) = (norm, true);
+        }
+    }
+    if moved && let Some((responsibilities, embeddings, statistics)) = followed {
+        terms.covariance = update_codebook(model, recipe, &responsibilities, &embeddings, &statistics);
+    }
+    StepResult { terms, moved, gradient_norm, h_norm, usage, first_codes }
+}
+
+fn total(weights: Weights, assigned: &Assigned, cross_entropy: &Var, energy: Option<&Var>) -> Var {
+    let mut total = assigned.reconstruction.scale(weights.reconstruction);
+    if weights.cross_entropy > 0.0 {
+        total = total.add(&cross_entropy.scale(weights.cross_entropy));
+    }
+    if let Some(commitment) = &assigned.commitment {
+        total = total.add(&commitment.scale(weights.commitment));
+    }
+    if let Some(energy) = energy {
+        total = total.add(&energy.scale(weights.energy));
+    }
+    total
+}
+
+/// The paper's E_2: an annotation belongs to the code whose output is nearest.
+///
+/// Summed over annotations, the reconstruction of a code's output needs only the mean of its annotations,
+/// since cross-entropy is linear in the target: `Σ_k r_k d(o, y_k) = R · d(o, Σ_k r_k y_k / R)`.
+fn assign_by_output(
+    model: &Model,
+    tape: &Tape,
+    recipe: &Recipe,
+    encoded: &Encoded,
+    batch: &Batch,
+    rule: Rule,
+) -> Assigned {
+    let (images, k) = (encoded.batch, batch.per_image);
+    let codes = model.active_codes();
+    let j = codes.len();
+    let logits = model.generate_all(tape, encoded, &codes);
+    let size = logits.shape().volume() / (images * j);
+
+    // Distances in units of the image's mean annotated area, so that small lesions count as much.
+    let units: Vec<f32> = batch.areas.iter().map(|area| area.max(0.02 * size as f32)).collect();
+    let mut distances = loss::cross_entropy_distances(&logits, &batch.annotations, images);
+    for (image, distances) in distances.chunks_exact_mut(k * j).enumerate() {
+        distances.iter_mut().for_each(|d| *d /= units[image]);
+    }
+    let probabilities = model.probabilities(encoded, &codes).tensor().to_vec();
+    let mut shares = vec![0.0f32; images * j * k]; // [images·J, K]: weight · responsibility
+    let mut masses = vec![0.0f32; images * j];
+    let mut targets = vec![0.0f32; images * model.recipe.code_count];
+    for image in 0..images {
+        let weights = &batch.weights[image * k..][..k];
+        let log_p: Vec<f32> = probabilities[image * j..][..j].iter().map(|p| p.max(1e-9).ln()).collect();
+        let r = responsibilities(rule, &distances[image * k * j..][..k * j], &log_p, weights);
+        for annotation in 0..k {
+            for code in 0..j {
+                let share = weights[annotation] * r[annotation * j + code];
+                shares[(image * j + code) * k + annotation] = share;
+                masses[image * j + code] += share;
+                targets[image * model.recipe.code_count + codes[code]] += share;
+            }
+        }
+    }
+    for (row, shares) in shares.chunks_exact_mut(k).enumerate() {
+        shares.iter_mut().for_each(|share| *share /= masses[row].max(1e-12));
+    }
+    let device = model.device();
+    let shares = Var::constant(Tensor::from_slice(device, [images * j, k], &shares));
+    let means = shares.batched_matmul(&Var::constant(batch.annotations.clone()), images); // [images·J, size]
+
+    let row_units: Vec<f32> = (0..images * j).map(|row| units[row / j]).collect();
+    let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &row_units);
+    let masses: Vec<f32> = masses.iter().map(|mass| mass / images as f32).collect();
+    let masses = Var::constant(Tensor::from_slice(device, [images * j], &masses));
+    Assigned {
+        reconstruction: distance.mul(&masses).sum(),
+        targets,
+        commitment: None,
+        outputs: Some((logits, codes)),
+        followed: None,
+    }
+}
+
+/// The paper's E_3: an annotation belongs to the code nearest to the pair's embedding; the generator sees
+/// the code, the embedding gets its gradient (straight through).
+///
+/// Paper: eq. (nearest) and E_zreg, §3.2. Differs: the commitment is a mean over dimensions, not a sum,
+/// which would pin the encoder to its first codes.
+fn assign_by_embedding(
+    model: &Model,
+    tape: &Tape,
+    recipe: &Recipe,
+    encoded: &Encoded,
+    images: &Var,
+    batch: &Batch,
+) -> Assigned {
+    let pair_encoder = model.pair_encoder.as_ref().expect("the recipe's assignment made a pair encoder");
+    let (count, k) = (model.recipe.code_count, batch.per_image);
+    let rows: Vec<usize> = (0..encoded.batch * k).collect();
+    let [_, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
+    let channels = model.recipe.output_channels();
+    let repeated: Vec<usize> = rows.iter().map(|row| row / k).collect();
+    let annotations = Var::constant(batch.annotations.reshaped([rows.len(), height, width, channels]));
+
+    let (embedding, statistics) = pair_encoder.forward(tape, &images.gather_rows(&repeated), &annotations);
+    let z = model.codebook.comparable(&embedding);
+    let nearest = model.codebook.nearest(&model.parameters, z.tensor());
+    let c = model.codebook.codes(tape).stop_gradient().gather_rows(&nearest);
+    let logits = model.generate(tape, encoded, &z.straight_through(&c));
+
+    let size = logits.shape().volume() / rows.len();
+    let units: Vec<f32> = repeated.iter().map(|&image| batch.areas[image].max(0.02 * size as f32)).collect();
+    let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, &batch.annotations, &units);
+    let shares: Vec<f32> = batch.weights.iter().map(|weight| weight / encoded.batch as f32).collect();
+    let shares = Var::constant(Tensor::from_slice(model.device(), [rows.len()], &shares));
+
+    let mut targets = vec![0.0f32; encoded.batch * count];
+    let mut responsibilities = vec![0.0f32; rows.len() * count];
+    for (row, &code) in nearest.iter().enumerate() {
+        targets[row / k * count + code] += batch.weights[row];
+        responsibilities[row * count + code] = batch.weights[row] * k as f32;
+    }
+    Assigned {
+        reconstruction: distance.mul(&shares).sum(),
+        targets,
+        commitment: Some(z.squared_error(&c).mul(&shares).sum()),
+        outputs: None,
+        followed: Some((responsibilities, z.into_tensor(), statistics)),
+    }
+}
+
+/// The energy score of the most probable codes' outputs.
+fn energy(model: &Model, tape: &Tape, encoded: &Encoded, assigned: &Assigned, batch: &Batch) -> Var {
+    let generated;
+    let (logits, codes) = match &assigned.outputs {
+        Some((logits, codes)) => (logits, codes.clone()),
+        None => {
+            // The codes that matter for this batch: those the classifier thinks of, at most sixteen.
+            let mut mean = vec![0.0f32; model.recipe.code_count];
+            let p = encoded.logits.stop_gradient().softmax().tensor().to_vec();
+            p.chunks_exact(mean.len()).for_each(|row| mean.iter_mut().zip(row).for_each(|(m, p)| *m += p));
+            let mut codes: Vec<usize> = (0..mean.len()).collect();
+            codes.sort_by(|&a, &b| mean[b].total_cmp(&mean[a]));
+            codes.truncate(16);
+            generated = model.generate_all(tape, encoded, &codes);
+            (&generated, codes)
+        }
+    };
+    let outputs = loss::foreground(logits);
+    let annotations = loss::foreground_annotations(&batch.annotations, model.recipe.output_channels());
+    let probabilities = model.probabilities(encoded, &codes);
+    loss::energy_score(&outputs, &probabilities, &annotations, &batch.weights).mean()
+}
+
+/// The moving average, then the covariance step; returns L_cov.
+fn update_codebook(
+    model: &mut Model,
+    recipe: &Recipe,
+    responsibilities: &[f32],
+    embeddings: &Tensor,
+    statistics: &BatchStatistics,
+) -> f32 {
+    let Model { codebook, pair_encoder, parameters, .. } = model;
+    if let Some(pair_encoder) = pair_encoder {
+        pair_encoder.follow(parameters, statistics);
+    }
+    let fixed = recipe.loss.average_decay >= 1.0;
+    if !fixed {
+        codebook.follow(parameters, responsibilities, embeddings, recipe.loss.average_decay);
+    }
+    let step = if fixed { 0.0 } else { recipe.loss.covariance };
+    codebook.separate(parameters, orthogonality_threshold(model.recipe.code_dim), step).loss
+}
+
+fn mean_length(rows: &Tensor) -> f32 {
+    let width = rows.shape().last();
+    let values = rows.to_vec();
+    let lengths = values.chunks_exact(width).map(|row| row.iter().map(|v| v * v).sum::<f32>().sqrt());
+    lengths.sum::<f32>() / (values.len() / width) as f32
+}
+
+/// The share of annotations that each code served.
+fn usage(targets: &[f32], count: usize) -> Vec<f32> {
+    let mut usage = vec![0.0; count];
+    for row in targets.chunks_exact(count) {
+        usage.iter_mut().zip(row).for_each(|(usage, target)| *usage += target);
+    }
+    let images = (targets.len() / count) as f32;
+    usage.iter_mut().for_each(|usage| *usage /= images);
+    usage
+}
