@@ -103,7 +103,13 @@ impl Parameters {
     /// Replaces a value. Panics if the shape changes.
     pub fn set(&mut self, id: ParameterId, tensor: Tensor) {
         let parameter = &mut self.entries[id.0];
-        assert_eq!(tensor.shape(), parameter.tensor.shape(), "parameter {} keeps its shape", parameter.name);
+        assert!(
+            tensor.shape() == parameter.tensor.shape(),
+            "parameter {} keeps its shape {}, it cannot become {}",
+            parameter.name,
+            parameter.tensor.shape(),
+            tensor.shape()
+        );
         parameter.tensor = tensor;
     }
 

@@ -45,6 +45,12 @@ impl Device {
         let Self::Cpu(cpu) = self;
         crate::cpu::peak::gflops(cpu.isa)
     }
+
+    /// The most memory that tensors took at once so far.
+    pub fn peak_bytes(&self) -> usize {
+        let Self::Cpu(cpu) = self;
+        cpu.pool.peak_bytes()
+    }
 }
 
 impl fmt::Debug for Cpu {

@@ -45,7 +45,7 @@ fn main() {
     let seconds = t.seconds();
     let recipe2 = recipe.clone();
     let preds = t.with_averaged_weights(|m| multivalued::predict::predict_cases(m, &recipe2, &test));
-    let r = evaluate(&test, &preds, None, &Settings::new("test")).unwrap();
+    let r = evaluate(&test, &preds, &Settings::new("test")).unwrap();
     let s = &r.summary;
     println!("RESULT seed {} {:.0}s {}", recipe.train.seed, seconds, serde_json::to_string(s).unwrap());
 }

@@ -1,13 +1,49 @@
-//! Dynamic multi-valued mappings.
+//! Dynamic multi-valued mappings: one image in; a short, varying list of plausible masks out, each with an
+//! honest probability.
+//!
+//! # The method on one page
+//!
+//! An image encoder E_θ makes features; a generator G_θ turns them and one of N codes into an output; a
+//! classifier P_φ with a fixed simplex frame says how probable each code is for this image. Training finds
+//! for each annotation the code it belongs to, by the nearest output (or, as the paper writes it, by a pair
+//! encoder E_φ and the nearest code), and moves that code's output towards it and its probability up.
+//! At prediction, codes below ε are dropped: what is left are the N_x outputs of this image.
+//!
+//! ```text
+//!            ┌── P_φ ── p(c_j | x) ──────────────┐
+//! x ── E_θ ──┤                                   ├── {(y_j, p_j)},  j = 1 … N_x
+//!            └── decoder ── 1x1 head + W c_j ────┘
+//! ```
+//!
+//! | paper | code | shape |
+//! |---|---|---|
+//! | x, y | `image`, `annotation` | |
+//! | E_θ, G_θ | `ImageEncoder`, `Generator` | |
+//! | E_φ, z(x, y) | `PairEncoder`, `embedding` | [batch, code_dim] |
+//! | P_ϕ, p(c_j given x) | `Classifier`, `probabilities` | [batch, code_count] |
+//! | C, N, m | `Codebook`, `code_count`, `code_dim` | [code_count, code_dim] |
+//! | s_i^k | `nearest`, `responsibilities` | [batch], [annotations, codes] |
+//! | M, A | `simplex_etf` | [code_count, code_dim] |
+//! | α, β, γ | `loss.cross_entropy`, `loss.commitment`, `loss.covariance` | |
+//! | τ, κ, ε | `orthogonality_threshold`, `loss.average_decay`, `predict.min_probability` | |
+//! | N_x, y_j | `Prediction::len`, `Hypothesis` | |
+//!
+//! `train` uses `model`, `loss`, `assignment`, `batch` and `predict`; `model` knows none of them.
+
 mod assignment;
 mod batch;
+mod conformal;
+mod data;
 mod error;
 mod loss;
-pub mod model;
+mod model;
 pub mod predict;
 pub mod recipe;
 pub mod train;
+
+pub use conformal::Coverage;
+pub use data::Splits;
 pub use error::{Error, Result};
-pub use model::Model;
+pub use model::{Model, simplex_etf};
 pub use predict::Predictor;
 pub use recipe::Recipe;

@@ -4,7 +4,9 @@
 //! The direct 3x3 form copies a block of rows into a zero-padded strip; a window is then three runs
 //! of 3·channels contiguous values, which the register-blocked products read where they lie.
 
-use super::matmul::{Epilogue, OuterProducts, Padded, RowsTimesMatrix, Runs, column_sums, matmul, matmul_tn};
+use super::matmul::{
+    Epilogue, OuterProducts, RowsTimesMatrix, Runs, column_sums, matmul, matmul_tn, with_padded,
+};
 use super::parallel::{Output, Parts, for_each_task};
 use super::simd::{Isa, Kernel, Simd};
 use super::{scratch, winograd};
@@ -151,8 +153,22 @@ fn direct_forward(
     out: &mut [f32],
 ) {
     let isa = isa.for_channels(shape.outputs);
-    let weights = Padded::new(weights, shape.outputs, isa.lanes());
-    let bias = epilogue.bias.map(|bias| Padded::new(bias, shape.outputs, isa.lanes()));
+    with_padded(weights, shape.outputs, isa.lanes(), |weights| {
+        epilogue.with_padded_bias(shape.outputs, isa.lanes(), |epilogue| {
+            direct_padded_forward(isa, shape, x, weights, epilogue, out);
+        });
+    });
+}
+
+/// [`direct_forward`] with the rows of weights and the bias padded to whole vectors.
+fn direct_padded_forward(
+    isa: Isa,
+    shape: ConvShape,
+    x: &[f32],
+    weights: &[f32],
+    epilogue: Epilogue,
+    out: &mut [f32],
+) {
     let blocks = RowBlocks::new(shape);
     let strip_row = (shape.width + 2) * shape.inputs;
     let out_row = shape.width * shape.outputs;
@@ -171,10 +187,10 @@ fn direct_forward(
                     row_stride: shape.inputs,
                     rows: shape.width,
                     runs: Runs { count: 3, len: 3 * shape.inputs, stride: strip_row },
-                    matrix: weights.as_slice().as_ptr(),
-                    matrix_stride: weights.stride,
+                    matrix: weights.as_ptr(),
+                    matrix_stride: shape.outputs.next_multiple_of(isa.lanes()),
                     columns: shape.outputs,
-                    bias: bias.as_ref().map(|bias| bias.as_slice().as_ptr()),
+                    bias: epilogue.bias.map(<[f32]>::as_ptr),
                     residual: epilogue.residual.map(|residual| residual[at..].as_ptr()),
                     relu: epilogue.relu,
                     out: out.at(at, rows * out_row),
@@ -232,21 +248,22 @@ fn direct_weight_gradient(isa: Isa, shape: ConvShape, x: &[f32], dy: &[f32], dw:
                     pad_rows(shape, x, image, first, rows, strip);
                     let at = (image * shape.height + first) * shape.width * shape.outputs;
                     let dy = &dy[at..at + rows * shape.width * shape.outputs];
-                    let dy = Padded::new(dy, shape.outputs, isa.lanes());
-                    isa.run(DirectWeightRows {
-                        window: 3 * shape.inputs,
-                        products: OuterProducts {
-                            x: strip.as_ptr(),
-                            x_step: shape.inputs,
-                            rows: 3 * shape.inputs,
-                            y: dy.as_slice().as_ptr(),
-                            y_step: stride,
-                            runs: Runs { count: rows, len: shape.width, stride: strip_row },
-                            y_run_stride: shape.width * stride,
-                            columns: stride,
-                            out: sum,
-                            out_stride: stride,
-                        },
+                    with_padded(dy, shape.outputs, isa.lanes(), |dy| {
+                        isa.run(DirectWeightRows {
+                            window: 3 * shape.inputs,
+                            products: OuterProducts {
+                                x: strip.as_ptr(),
+                                x_step: shape.inputs,
+                                rows: 3 * shape.inputs,
+                                y: dy.as_ptr(),
+                                y_step: stride,
+                                runs: Runs { count: rows, len: shape.width, stride: strip_row },
+                                y_run_stride: shape.width * stride,
+                                columns: stride,
+                                out: sum,
+                                out_stride: stride,
+                            },
+                        });
                     });
                 });
             }

@@ -32,31 +32,43 @@ pub(crate) struct Epilogue<'a> {
 
 impl Epilogue<'_> {
     pub const NONE: Self = Self { bias: None, residual: None, relu: false };
-}
 
-/// A matrix whose rows are padded to whole vectors, so that kernels may load past the last column.
-/// Borrows where the columns already fill their vectors, else copies.
-pub(crate) struct Padded<'a> {
-    data: std::borrow::Cow<'a, [f32]>,
-    pub stride: usize,
-}
-
-impl<'a> Padded<'a> {
-    pub fn new(matrix: &'a [f32], columns: usize, lanes: usize) -> Self {
-        let stride = columns.next_multiple_of(lanes);
-        if stride == columns {
-            return Self { data: matrix.into(), stride };
+    /// Lends the epilogue with its bias padded to whole vectors.
+    pub fn with_padded_bias<T>(
+        self,
+        columns: usize,
+        lanes: usize,
+        work: impl FnOnce(Epilogue<'_>) -> T,
+    ) -> T {
+        match self.bias {
+            Some(bias) => {
+                with_padded(bias, columns, lanes, |bias| work(Epilogue { bias: Some(bias), ..self }))
+            }
+            None => work(self),
         }
-        let mut data = vec![0.0; matrix.len() / columns * stride];
-        for (to, from) in data.chunks_exact_mut(stride).zip(matrix.chunks_exact(columns)) {
+    }
+}
+
+/// Lends a matrix with its rows padded by zeros to whole vectors, so that kernels may load past the
+/// last column: itself where the columns fill their vectors, else a copy. Rows are then
+/// `columns.next_multiple_of(lanes)` apart.
+pub(crate) fn with_padded<T>(
+    matrix: &[f32],
+    columns: usize,
+    lanes: usize,
+    work: impl FnOnce(&[f32]) -> T,
+) -> T {
+    let stride = columns.next_multiple_of(lanes);
+    if stride == columns {
+        return work(matrix);
+    }
+    scratch::with(matrix.len() / columns * stride, |padded| {
+        for (to, from) in padded.chunks_exact_mut(stride).zip(matrix.chunks_exact(columns)) {
             to[..columns].copy_from_slice(from);
+            to[columns..].fill(0.0);
         }
-        Self { data: data.into(), stride }
-    }
-
-    pub fn as_slice(&self) -> &[f32] {
-        &self.data
-    }
+        work(padded)
+    })
 }
 
 /// The next block of rows: as large as the registers allow, but never leaving a small rest.
@@ -356,8 +368,14 @@ pub(crate) fn matmul(
         assert_eq!(residual.len(), out.len(), "matrix product: residual and output differ in size");
     }
     let isa = isa.for_channels(n);
-    let b = Padded::new(b, n, isa.lanes());
-    let bias = epilogue.bias.map(|bias| Padded::new(bias, n, isa.lanes()));
+    with_padded(b, n, isa.lanes(), |b| {
+        epilogue.with_padded_bias(n, isa.lanes(), |epilogue| padded_matmul(isa, a, b, k, n, epilogue, out));
+    });
+}
+
+/// [`matmul`] of checked sizes, with the rows of `b` and the bias padded to whole vectors.
+fn padded_matmul(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, epilogue: Epilogue, out: &mut [f32]) {
+    let m = out.len() / n;
     // About 100k multiply-adds a task: long against the hand-out, short against a step.
     let rows_per_task = (100_000 / (k * n).max(1)).clamp(12, 1024).next_multiple_of(12);
     let out = Output::new(out);
@@ -369,10 +387,10 @@ pub(crate) fn matmul(
             row_stride: k,
             rows,
             runs: Runs { count: 1, len: k, stride: 0 },
-            matrix: b.as_slice().as_ptr(),
-            matrix_stride: b.stride,
+            matrix: b.as_ptr(),
+            matrix_stride: n.next_multiple_of(isa.lanes()),
             columns: n,
-            bias: bias.as_ref().map(|bias| bias.as_slice().as_ptr()),
+            bias: epilogue.bias.map(<[f32]>::as_ptr),
             residual: epilogue.residual.map(|residual| residual[first * n..].as_ptr()),
             relu: epilogue.relu,
             out: out.at(first * n, rows * n),
@@ -410,19 +428,20 @@ pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out:
             // Chunks small enough that both operands stay in the first-level cache's neighbourhood.
             for first in rows.clone().step_by(256) {
                 let rows = (rows.end - first).min(256);
-                let y = Padded::new(&b[first * n..(first + rows) * n], n, isa.lanes());
-                isa.run(OuterTask(OuterProducts {
-                    x: a[first * k..(first + rows) * k].as_ptr(),
-                    x_step: k,
-                    rows: k,
-                    y: y.as_slice().as_ptr(),
-                    y_step: stride,
-                    runs: Runs { count: 1, len: rows, stride: 0 },
-                    y_run_stride: 0,
-                    columns: stride,
-                    out: sum,
-                    out_stride: stride,
-                }));
+                with_padded(&b[first * n..(first + rows) * n], n, isa.lanes(), |y| {
+                    isa.run(OuterTask(OuterProducts {
+                        x: a[first * k..(first + rows) * k].as_ptr(),
+                        x_step: k,
+                        rows: k,
+                        y: y.as_ptr(),
+                        y_step: stride,
+                        runs: Runs { count: 1, len: rows, stride: 0 },
+                        y_run_stride: 0,
+                        columns: stride,
+                        out: sum,
+                        out_stride: stride,
+                    }));
+                });
             }
         });
         parts.sum(partial, n, stride, out);
@@ -440,6 +459,20 @@ impl Kernel for OuterTask {
     }
 }
 
+/// `sum[j] += Σ_i rows[i, j]`, first within blocks of rows (into `block`, as long as a row), then block
+/// by block: a running sum of many equal values would lose their last digits.
+#[inline(always)]
+pub(crate) fn add_rows(rows: &[f32], block: &mut [f32], sum: &mut [f32]) {
+    let n = sum.len();
+    for rows in rows.chunks(64 * n) {
+        block.fill(0.0);
+        for row in rows.chunks_exact(n) {
+            block.iter_mut().zip(row).for_each(|(block, value)| *block += value);
+        }
+        sum.iter_mut().zip(&*block).for_each(|(sum, block)| *sum += block);
+    }
+}
+
 /// `out[j] = Σ_i a[i, j]` for a [m, n]: the gradient of a bias.
 pub(crate) fn column_sums(a: &[f32], n: usize, out: &mut [f32]) {
     let m = a.len() / n;
@@ -448,12 +481,8 @@ pub(crate) fn column_sums(a: &[f32], n: usize, out: &mut [f32]) {
         partial.fill(0.0);
         let sums = Output::new(partial);
         for_each_task(parts.count, |part| {
-            let sum = sums.slice(part * n, n);
-            for row in a[parts.range(part).start * n..parts.range(part).end * n].chunks_exact(n) {
-                for (sum, value) in sum.iter_mut().zip(row) {
-                    *sum += value;
-                }
-            }
+            let rows = &a[parts.range(part).start * n..parts.range(part).end * n];
+            scratch::with(n, |block| add_rows(rows, block, sums.slice(part * n, n)));
         });
         parts.sum(partial, n, n, out);
     });

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A cache line: what aligns a buffer, so that a vector load never touches two lines.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -51,7 +51,9 @@ impl Drop for Buffer {
     }
 }
 
-/// Free buffers by size. Keeps no more free memory than was ever in use at once.
+/// Free buffers by size. Holds, in use and free together, at most twice the memory that was ever in
+/// use at once (a step needs its sizes at different times, so all of them together are more than its
+/// peak); beyond that, the sizes that were not asked for the longest go first.
 #[derive(Default)]
 pub(crate) struct Pool {
     state: Mutex<State>,
@@ -59,46 +61,113 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct State {
-    free: HashMap<usize, Vec<Vec<Line>>>,
+    free: HashMap<usize, Free>,
     free_lines: usize,
     live_lines: usize,
     peak_lines: usize,
     fresh: usize,
+    /// Counts requests.
+    clock: u64,
+}
+
+/// The free buffers of one size.
+#[derive(Default)]
+struct Free {
+    buffers: Vec<Vec<Line>>,
+    last_asked: u64,
+}
+
+impl State {
+    /// A free buffer of `count` lines, if there is one.
+    fn reuse(&mut self, count: usize) -> Option<Vec<Line>> {
+        self.clock += 1;
+        let free = self.free.entry(count).or_default();
+        free.last_asked = self.clock;
+        let lines = free.buffers.pop()?;
+        self.free_lines -= count;
+        Some(lines)
+    }
+
+    /// Takes free buffers out until the rest is within bounds, those to be dropped.
+    fn shrink(&mut self) -> Vec<Vec<Line>> {
+        let mut dropped = Vec::new();
+        while self.live_lines + self.free_lines > 2 * self.peak_lines {
+            let oldest = self.free.iter_mut().min_by_key(|(_, free)| free.last_asked);
+            let Some((&count, free)) = oldest else { break };
+            match free.buffers.pop() {
+                Some(lines) => {
+                    self.free_lines -= count;
+                    dropped.push(lines);
+                }
+                None => _ = self.free.remove(&count),
+            }
+        }
+        dropped
+    }
 }
 
 impl Pool {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A buffer with arbitrary content.
     pub fn take(self: &Arc<Self>, len: usize) -> Buffer {
         let count = len.div_ceil(16);
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         state.live_lines += count;
         state.peak_lines = state.peak_lines.max(state.live_lines);
-        let lines = match state.free.get_mut(&count).and_then(Vec::pop) {
-            Some(lines) => {
-                state.free_lines -= count;
-                lines
-            }
-            None => {
-                state.fresh += 1;
-                drop(state);
-                vec![Line([0.0; 16]); count]
-            }
-        };
+        let lines = state.reuse(count).unwrap_or_else(|| {
+            state.fresh += 1;
+            drop(state);
+            vec![Line([0.0; 16]); count]
+        });
         Buffer { lines, len, pool: Some(self.clone()) }
     }
 
     fn put(&self, lines: Vec<Line>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         let count = lines.len();
         state.live_lines -= count;
-        if state.free_lines + count <= state.peak_lines {
-            state.free_lines += count;
-            state.free.entry(count).or_default().push(lines);
-        }
+        state.free_lines += count;
+        state.free.entry(count).or_default().buffers.push(lines);
+        let dropped = state.shrink();
+        drop(state);
+        drop(dropped);
     }
 
     /// How many buffers were newly allocated so far, rather than reused.
     pub fn allocations(&self) -> usize {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).fresh
+        self.lock().fresh
+    }
+
+    /// The most memory that was in use at once so far.
+    pub fn peak_bytes(&self) -> usize {
+        self.lock().peak_lines * size_of::<Line>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_sizes_take_the_place_of_those_no_longer_asked_for() {
+        let pool = Arc::<Pool>::default();
+        for size in [1000, 2000, 3000] {
+            for _ in 0..2 {
+                drop([pool.take(16 * size), pool.take(16 * size)]);
+            }
+        }
+        let state = pool.lock();
+        assert_eq!(state.fresh, 6, "two of each size");
+        assert_eq!((state.live_lines, state.peak_lines), (0, 6000));
+        assert!(state.free_lines <= 2 * state.peak_lines, "{} lines held", state.free_lines);
+        assert_eq!(state.free[&3000].buffers.len(), 2, "the last size stays");
+        drop(state);
+        for size in [3001, 3002, 3003] {
+            drop([pool.take(16 * size), pool.take(16 * size)]);
+        }
+        assert!(!pool.lock().free.contains_key(&1000), "the first size is forgotten");
     }
 }

@@ -24,6 +24,8 @@ mod scratch;
 mod simd;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd128;
+#[cfg(test)]
+mod tests;
 mod winograd;
 
 pub use simd::Isa;

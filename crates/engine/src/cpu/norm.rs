@@ -145,8 +145,10 @@ pub(crate) fn forward(
     );
     let mut statistics =
         GroupStatistics { mean: vec![0.0; batch * groups], inverse_std: vec![0.0; batch * groups] };
-    // Per image and channel: y = x · factor + offset.
-    let (mut factors, mut offsets) = (vec![0.0; batch * channels], vec![0.0; batch * channels]);
+    // Per image and channel: y = (x − centre) · factor + offset. The centre is the mean in f32, what it
+    // lost in rounding is in the offset: so nothing cancels where the mean is large against σ.
+    let zeros = || vec![0.0; batch * channels];
+    let (mut centres, mut factors, mut offsets) = (zeros(), zeros(), zeros());
     for image in 0..batch {
         let origin = &x[image * image_values..][..channels];
         let (first, second) = sums[image * 2 * channels..][..2 * channels].split_at(channels);
@@ -172,8 +174,11 @@ pub(crate) fn forward(
             statistics.inverse_std[image * groups + group] = inverse_std as f32;
             for c in members {
                 let factor = inverse_std * f64::from(scale[c]);
+                let centre = mean as f32;
+                centres[image * channels + c] = centre;
                 factors[image * channels + c] = factor as f32;
-                offsets[image * channels + c] = (f64::from(shift[c]) - mean * factor) as f32;
+                let lost = (f64::from(centre) - mean) * factor;
+                offsets[image * channels + c] = (f64::from(shift[c]) + lost) as f32;
             }
         }
     }
@@ -185,18 +190,18 @@ pub(crate) fn forward(
         |row, y| {
             let image = row / pixels;
             let x = &x[row * channels..][..channels];
-            let (factors, offsets) =
-                (&factors[image * channels..][..channels], &offsets[image * channels..][..channels]);
+            let at = image * channels..(image + 1) * channels;
+            let (centres, factors, offsets) = (&centres[at.clone()], &factors[at.clone()], &offsets[at]);
             match residual {
                 Some(residual) => {
                     let residual = &residual[row * channels..][..channels];
                     for c in 0..channels {
-                        y[c] = x[c] * factors[c] + offsets[c] + residual[c];
+                        y[c] = (x[c] - centres[c]) * factors[c] + offsets[c] + residual[c];
                     }
                 }
                 None => {
                     for c in 0..channels {
-                        y[c] = x[c] * factors[c] + offsets[c];
+                        y[c] = (x[c] - centres[c]) * factors[c] + offsets[c];
                     }
                 }
             }

@@ -9,6 +9,7 @@
 
 use super::conv::mask_by_sign;
 use crate::cpu::elementwise::for_each_row;
+use crate::cpu::matmul::add_rows;
 use crate::tape::Var;
 
 impl Var {
@@ -72,11 +73,7 @@ impl Var {
                         |sample, db| {
                             db.fill(0.0);
                             let dy = &dy.values()[sample * height * line..][..height * line];
-                            for dy in dy.chunks_exact(channels) {
-                                for c in 0..channels {
-                                    db[c] += dy[c];
-                                }
-                            }
+                            add_rows(dy, &mut vec![0.0; channels], db);
                         },
                     );
                 })

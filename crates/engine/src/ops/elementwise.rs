@@ -25,7 +25,8 @@ impl Var {
     }
 
     fn same_shape(&self, other: &Self, name: &str) {
-        assert_eq!(self.shape(), other.shape(), "{name} takes two tensors of one shape");
+        let (x, y) = (self.shape(), other.shape());
+        assert!(x == y, "{name} takes two tensors of one shape, not {x} and {y}");
     }
 
     fn binary(&self, other: &Self, f: impl Fn(f32, f32) -> f32 + Send + Sync) -> Tensor {

@@ -96,7 +96,12 @@ impl Var {
     /// logits and targets [rows, classes] → [rows]
     pub fn cross_entropy_soft(&self, targets: &Tensor) -> Self {
         let [rows, count] = self.shape().matrix("cross_entropy_soft");
-        assert_eq!(targets.shape(), self.shape(), "cross_entropy_soft: targets and logits have one shape");
+        assert!(
+            targets.shape() == self.shape(),
+            "cross_entropy_soft: targets of shape {} for logits of shape {}",
+            targets.shape(),
+            self.shape()
+        );
         let out = self.tensor().filled([rows], |out| {
             let rows = self.values().chunks_exact(count).zip(targets.values().chunks_exact(count));
             for (out, (logits, targets)) in out.iter_mut().zip(rows) {
@@ -137,7 +142,8 @@ impl Var {
         let (shape, target_shape) = (self.shape(), targets.shape());
         assert!(
             shape.len() == target_shape.len()
-                && shape.get(1..) == target_shape.get(1..)
+                && !shape.is_empty()
+                && shape[1..] == target_shape[1..]
                 && target_shape[0] > 0
                 && shape[0] % target_shape[0] == 0,
             "bce_with_logits: targets of shape {target_shape} for logits of shape {shape}"
@@ -176,7 +182,11 @@ impl Var {
     /// two tensors [batch, …] → [batch]
     pub fn squared_error(&self, other: &Self) -> Self {
         let shape = self.shape();
-        assert_eq!(shape, other.shape(), "squared_error takes two tensors of one shape");
+        assert!(
+            shape == other.shape(),
+            "squared_error takes two tensors of one shape, not {shape} and {}",
+            other.shape()
+        );
         let samples = *shape.first().unwrap_or_else(|| panic!("squared_error takes samples, not {shape}"));
         let size = shape.volume() / samples.max(1);
         let isa = self.tensor().isa();

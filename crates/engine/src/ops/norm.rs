@@ -68,7 +68,12 @@ impl Var {
             self.shape()
         );
         if let Some(residual) = residual {
-            assert_eq!(residual.shape(), self.shape(), "group_norm: the residual has the image's shape");
+            assert!(
+                residual.shape() == self.shape(),
+                "group_norm: residual {} for an image of shape {}",
+                residual.shape(),
+                self.shape()
+            );
         }
         let shape = NormShape { batch, pixels: height * width, channels, groups };
         let isa = self.tensor().isa();
@@ -175,9 +180,10 @@ impl Var {
     pub fn batch_norm_by(&self, statistics: &BatchStatistics, epsilon: f32) -> Self {
         let [_, features] = self.shape().matrix("batch_norm_by");
         assert!(
-            *statistics.mean.shape() == [features],
-            "batch_norm_by: statistics of {} for {}",
+            *statistics.mean.shape() == [features] && *statistics.variance.shape() == [features],
+            "batch_norm_by: mean {} and variance {} for {}",
             statistics.mean.shape(),
+            statistics.variance.shape(),
             self.shape()
         );
         let mean = statistics.mean.to_vec();

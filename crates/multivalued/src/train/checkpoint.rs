@@ -1,1 +1,300 @@
-//! Checkpoints.
+//! Checkpoints: folders that hold a whole state, appear at once or not at all, and say what they are.
+//!
+//! ```text
+//! last/  model.safetensors      parameters and states as they are
+//!        average.safetensors    the averaged weights that prediction uses
+//!        optimiser.safetensors  Adam's moments
+//!        state.json             format, version, step, recipe, and the hash of each file
+//! best/  model.safetensors      the averaged weights of the best validation, and states
+//!        state.json
+//! ```
+//!
+//! A checkpoint is written beside its place, synced to disk, and put there by renaming folders; what it
+//! replaces is kept until the new one is complete. Everything random is drawn from (seed, step), so the
+//! step's number is all the random state there is.
+
+use super::{EpochSums, Trainer};
+use crate::model::Model;
+use crate::recipe::Recipe;
+use crate::{Error, Predictor, Result};
+use multivalued_data::Case;
+use multivalued_engine::{Device, Parameters};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const FORMAT: &str = "multivalued-checkpoint";
+/// Grows when a reader of the old kind could not read the new one.
+const VERSION: u32 = 1;
+
+/// What `state.json` holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    format: String,
+    version: u32,
+    /// BLAKE3 of each of the checkpoint's files.
+    files: BTreeMap<String, String>,
+    recipe: Recipe,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    training: Option<TrainingState>,
+}
+
+/// What a training needs to go on, besides tensors.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrainingState {
+    step: u64,
+    seconds: f64,
+    failures_in_a_row: u64,
+    best_ged: Option<f64>,
+    assigned: Vec<Option<usize>>,
+    sums: EpochSums,
+    data: String,
+}
+
+/// Writes a checkpoint's files and puts them in place.
+fn write(
+    folder: &Path,
+    files: &[(&str, Vec<u8>)],
+    recipe: &Recipe,
+    training: Option<TrainingState>,
+) -> Result<()> {
+    let beside = |suffix: &str| {
+        let mut name = folder.file_name().unwrap_or_default().to_os_string();
+        name.push(suffix);
+        folder.with_file_name(name)
+    };
+    let (fresh, old) = (beside(".new"), beside(".old"));
+    let hashes = files
+        .iter()
+        .map(|(name, bytes)| (name.to_string(), blake3::hash(bytes).to_hex().to_string()))
+        .collect();
+    let state =
+        State { format: FORMAT.into(), version: VERSION, files: hashes, recipe: recipe.clone(), training };
+    let state = serde_json::to_vec_pretty(&state).expect("a state is plain values");
+    let written = (|| {
+        remove(&fresh)?;
+        fs::create_dir_all(&fresh).map_err(|source| Error::io(&fresh, source))?;
+        for (name, bytes) in files.iter().map(|(name, bytes)| (*name, bytes)).chain([("state.json", &state)])
+        {
+            let path = fresh.join(name);
+            let write = |path: &Path| -> std::io::Result<()> {
+                let mut file = File::create(path)?;
+                file.write_all(bytes)?;
+                file.sync_all()
+            };
+            write(&path).map_err(|source| Error::io(&path, source))?;
+        }
+        sync_folder(&fresh)?;
+        remove(&old)?;
+        if folder.exists() {
+            fs::rename(folder, &old).map_err(|source| Error::io(folder, source))?;
+        }
+        fs::rename(&fresh, folder).map_err(|source| Error::io(folder, source))?;
+        sync_folder(folder.parent().unwrap_or(Path::new(".")))?;
+        remove(&old)
+    })();
+    if written.is_err() {
+        // What could not be finished only takes space; the error that matters is the first.
+        let _ = remove(&fresh);
+    }
+    written
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(folder, error)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes renames and new names durable, where the system lets folders be synced.
+fn sync_folder(folder: &Path) -> Result<()> {
+    if cfg!(unix) {
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|source| Error::io(folder, source))?;
+    }
+    Ok(())
+}
+
+/// Finishes what a crash between the two renames left: the old checkpoint, moved aside, goes back.
+fn recover(folder: &Path) -> Result<()> {
+    let mut name = folder.file_name().unwrap_or_default().to_os_string();
+    name.push(".old");
+    let old = folder.with_file_name(name);
+    if !folder.exists() && old.exists() {
+        fs::rename(&old, folder).map_err(|source| Error::io(folder, source))?;
+    }
+    Ok(())
+}
+
+/// Whether a complete checkpoint lies there (or lies beside it after a crash).
+pub fn exists(folder: &Path) -> bool {
+    recover(folder).is_ok() && folder.join("state.json").is_file()
+}
+
+/// A checkpoint's files, each checked against its hash.
+struct Loaded {
+    folder: PathBuf,
+    files: HashMap<String, Vec<u8>>,
+    state: State,
+}
+
+impl Loaded {
+    fn read(folder: &Path) -> Result<Self> {
+        recover(folder)?;
+        let path = folder.join("state.json");
+        let text = fs::read(&path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::checkpoint(folder, "no checkpoint here (state.json is missing)")
+            }
+            _ => Error::io(&path, source),
+        })?;
+        let value: serde_json::Value = serde_json::from_slice(&text)
+            .map_err(|error| Error::checkpoint(&path, format!("not a checkpoint's state: {error}")))?;
+        if value["format"] != FORMAT {
+            return Err(Error::checkpoint(&path, "not a checkpoint of this program"));
+        }
+        match value["version"].as_u64() {
+            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) => {
+                let reason = format!(
+                    "format version {version}; this program reads version {VERSION}. Use the program that wrote it"
+                );
+                return Err(Error::checkpoint(&path, reason));
+            }
+            None => return Err(Error::checkpoint(&path, "the format's version is missing")),
+        }
+        let state: State = serde_json::from_value(value)
+            .map_err(|error| Error::checkpoint(&path, format!("damaged state: {error}")))?;
+        let mut files = HashMap::new();
+        for (name, hash) in &state.files {
+            let path = folder.join(name);
+            let bytes = fs::read(&path).map_err(|source| Error::checkpoint(&path, source))?;
+            if blake3::hash(&bytes).to_hex().as_str() != hash {
+                return Err(Error::checkpoint(
+                    &path,
+                    "damaged: its content does not match the recorded hash",
+                ));
+            }
+            files.insert(name.clone(), bytes);
+        }
+        Ok(Self { folder: folder.into(), files, state })
+    }
+
+    fn file(&self, name: &str) -> Result<&[u8]> {
+        let missing = || Error::checkpoint(self.folder.join(name), "missing from the checkpoint");
+        self.files.get(name).map(Vec::as_slice).ok_or_else(missing)
+    }
+
+    fn load(&self, name: &str, parameters: &mut Parameters) -> Result<()> {
+        let bytes = self.file(name)?;
+        parameters.load_safetensors(bytes).map_err(|error| Error::checkpoint(self.folder.join(name), error))
+    }
+}
+
+impl Trainer {
+    /// Saves the whole state as `folder`. `data` is the hash of the training data.
+    pub fn save(&mut self, folder: &Path, data: &str) -> Result<()> {
+        let training = TrainingState {
+            step: self.step,
+            seconds: self.seconds(),
+            failures_in_a_row: self.failures_in_a_row,
+            best_ged: self.best_ged,
+            assigned: self.assigned.clone(),
+            sums: self.sums.clone(),
+            data: data.into(),
+        };
+        let model = self.model.parameters.to_safetensors(HashMap::new());
+        let average = self.with_averaged_weights(|model| model.parameters.to_safetensors(HashMap::new()));
+        let optimiser = self.adam.to_safetensors(&self.model.parameters);
+        let files = [
+            ("model.safetensors", model),
+            ("average.safetensors", average),
+            ("optimiser.safetensors", optimiser),
+        ];
+        write(folder, &files, &self.recipe, Some(training))
+    }
+
+    /// Saves what prediction needs as `folder`: the averaged weights.
+    pub fn save_for_prediction(&mut self, folder: &Path) -> Result<()> {
+        let model = self.with_averaged_weights(|model| model.parameters.to_safetensors(HashMap::new()));
+        write(folder, &[("model.safetensors", model)], &self.recipe, None)
+    }
+
+    /// Goes on from a checkpoint, exactly where it was saved. The cases must be those it was trained on.
+    pub fn resume(
+        folder: &Path,
+        train: Vec<Case>,
+        validation: Vec<Case>,
+        data: &str,
+        device: &Device,
+    ) -> Result<Self> {
+        let loaded = Loaded::read(folder)?;
+        let Some(training) = loaded.state.training.clone() else {
+            return Err(Error::checkpoint(
+                folder,
+                "holds weights only: it can predict, not go on training. Resume from `last`",
+            ));
+        };
+        if training.data != data {
+            return Err(Error::checkpoint(
+                folder,
+                format!("trained on other data: hash {}, this data's is {data}", training.data),
+            ));
+        }
+        let mut trainer = Self::new(&loaded.state.recipe, train, validation, device)?;
+        if training.assigned.len() != trainer.assigned.len() || training.sums.codes() != trainer.sums.codes()
+        {
+            return Err(Error::checkpoint(folder.join("state.json"), "does not fit its own recipe and data"));
+        }
+        loaded.load("average.safetensors", &mut trainer.model.parameters)?;
+        for (average, parameter) in trainer.average.iter_mut().zip(trainer.model.parameters.iter()) {
+            if let Some(average) = average {
+                *average = parameter.tensor().clone();
+            }
+        }
+        loaded.load("model.safetensors", &mut trainer.model.parameters)?;
+        let optimiser = loaded.file("optimiser.safetensors")?;
+        trainer
+            .adam
+            .load_safetensors(&trainer.model.parameters, optimiser)
+            .map_err(|error| Error::checkpoint(folder.join("optimiser.safetensors"), error))?;
+        let TrainingState { step, seconds, failures_in_a_row, best_ged, assigned, sums, data: _ } = training;
+        trainer.step = step;
+        trainer.seconds_before = seconds;
+        trainer.started = Instant::now();
+        trainer.failures_in_a_row = failures_in_a_row;
+        trainer.best_ged = best_ged;
+        trainer.assigned = assigned;
+        trainer.sums = sums;
+        Ok(trainer)
+    }
+}
+
+impl Predictor {
+    /// A predictor from a checkpoint folder: `best`, `last`, or a model that was shipped.
+    pub fn open(folder: &Path, device: &Device) -> Result<Self> {
+        let loaded = Loaded::read(folder)?;
+        let recipe = &loaded.state.recipe;
+        recipe.validate()?;
+        let mut model = Model::new(recipe, device)?;
+        let name = if loaded.files.contains_key("average.safetensors") {
+            "average.safetensors"
+        } else {
+            "model.safetensors"
+        };
+        loaded.load(name, &mut model.parameters)?;
+        Ok(Self::new(model, recipe))
+    }
+}
+
+/// The recipe a checkpoint was made by.
+pub fn recipe_of(folder: &Path) -> Result<Recipe> {
+    Ok(Loaded::read(folder)?.state.recipe)
+}

@@ -239,7 +239,7 @@ impl Trainer {
         let recipe = self.recipe.clone();
         let predictions = self.with_averaged_weights(|model| predict_cases(model, &recipe, &cases));
         let settings = Settings { resamples: 1, ..Settings::new("validation") };
-        let report = evaluate(&cases, &predictions, None, &settings);
+        let report = evaluate(&cases, &predictions, &settings);
         self.validation = cases;
         Ok(report?)
     }

@@ -18,7 +18,7 @@ use crate::batch::Batch;
 use crate::loss;
 use crate::model::{Encoded, Model, orthogonality_threshold};
 use crate::recipe::{Recipe, Space};
-use multivalued_engine::{Adam, BatchStatistics, Stepped, Tape, Tensor, Var};
+use multivalued_engine::{Adam, Stepped, Tape, Tensor, Var};
 
 /// The terms of one step's loss, before their weights.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
@@ -61,7 +61,7 @@ struct Assigned {
     /// For the energy score: outputs of these codes for every image.
     outputs: Option<(Var, Vec<usize>)>,
     /// What the codebook's average follows: responsibilities [pairs, code_count] and embeddings.
-    followed: Option<(Vec<f32>, Tensor, BatchStatistics)>,
+    followed: Option<(Vec<f32>, Tensor)>,
 }
 
 pub(crate) fn step(
@@ -119,8 +119,8 @@ pub(crate) fn step(
             (gradient_norm, moved) = (norm, true);
         }
     }
-    if moved && let Some((responsibilities, embeddings, statistics)) = followed {
-        terms.covariance = update_codebook(model, recipe, &responsibilities, &embeddings, &statistics);
+    if moved && let Some((responsibilities, embeddings)) = followed {
+        terms.covariance = update_codebook(model, recipe, &responsibilities, &embeddings);
     }
     StepResult { terms, moved, gradient_norm, h_norm, usage, first_codes }
 }
@@ -221,7 +221,7 @@ fn assign_by_embedding(
     let repeated: Vec<usize> = rows.iter().map(|row| row / k).collect();
     let annotations = Var::constant(batch.annotations.reshaped([rows.len(), height, width, channels]));
 
-    let (embedding, statistics) = pair_encoder.forward(tape, &images.gather_rows(&repeated), &annotations);
+    let embedding = pair_encoder.forward(tape, &images.gather_rows(&repeated), &annotations);
     let z = model.codebook.comparable(&embedding);
     let nearest = model.codebook.nearest(&model.parameters, z.tensor());
     let c = model.codebook.codes(tape).stop_gradient().gather_rows(&nearest);
@@ -244,7 +244,7 @@ fn assign_by_embedding(
         targets,
         commitment: Some(z.squared_error(&c).mul(&shares).sum()),
         outputs: None,
-        followed: Some((responsibilities, z.into_tensor(), statistics)),
+        followed: Some((responsibilities, z.into_tensor())),
     }
 }
 
@@ -272,17 +272,8 @@ fn energy(model: &Model, tape: &Tape, encoded: &Encoded, assigned: &Assigned, ba
 }
 
 /// The moving average, then the covariance step; returns L_cov.
-fn update_codebook(
-    model: &mut Model,
-    recipe: &Recipe,
-    responsibilities: &[f32],
-    embeddings: &Tensor,
-    statistics: &BatchStatistics,
-) -> f32 {
-    let Model { codebook, pair_encoder, parameters, .. } = model;
-    if let Some(pair_encoder) = pair_encoder {
-        pair_encoder.follow(parameters, statistics);
-    }
+fn update_codebook(model: &mut Model, recipe: &Recipe, responsibilities: &[f32], embeddings: &Tensor) -> f32 {
+    let Model { codebook, parameters, .. } = model;
     let fixed = recipe.loss.average_decay >= 1.0;
     if !fixed {
         codebook.follow(parameters, responsibilities, embeddings, recipe.loss.average_decay);

@@ -1,0 +1,131 @@
+//! The kernels on buffers of exactly the size they are told, of every small shape: what a memory
+//! checker should see (`docs/results.md` says which ones did). Tensors' buffers are rounded up to cache
+//! lines and would hide a read past the end. Instruction sets are compared with portable on the way.
+
+use super::conv::{self, ConvShape};
+use super::elementwise;
+use super::matmul::{self, Epilogue};
+use super::norm::{self, NormShape};
+use super::resize::{self, Corners, ResizeShape};
+use super::simd::Isa;
+
+/// Reproducible values between -1 and 1, in a buffer without spare room.
+fn values(len: usize) -> Vec<f32> {
+    let mut state = len as u32;
+    let values: Box<[f32]> = (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        })
+        .collect();
+    values.into_vec()
+}
+
+/// Runs `kernel` on every instruction set and compares what it wrote with what portable wrote.
+fn compare(what: &dyn std::fmt::Debug, kernel: impl Fn(Isa) -> Vec<Vec<f32>>) {
+    let portable = kernel(Isa::Portable);
+    for isa in Isa::available() {
+        let outputs = kernel(isa);
+        assert_eq!(outputs.len(), portable.len());
+        for (output, portable) in outputs.iter().zip(&portable) {
+            let largest = portable.iter().fold(0.1f32, |largest, value| value.abs().max(largest));
+            for (a, b) in output.iter().zip(portable) {
+                assert!((a - b).abs() <= 1e-5 * largest, "{what:?} on {isa:?}: {a} is not {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn convolutions_stay_inside_their_buffers() {
+    let channels = [1, 3, 8, 16, 17, 32];
+    for (i, inputs) in channels.into_iter().enumerate() {
+        for (j, outputs) in channels.into_iter().enumerate() {
+            for kernel in [1, 3] {
+                let (height, width) = [(1, 1), (2, 3), (5, 1), (3, 7), (6, 4)][(i + 2 * j) % 5];
+                let shape = ConvShape { batch: 1 + (i + j) % 2, height, width, inputs, outputs, kernel };
+                let (x, weights) =
+                    (values(shape.pixels() * inputs), values(kernel * kernel * inputs * outputs));
+                let (bias, residual) = (values(outputs), values(shape.pixels() * outputs));
+                let epilogue = Epilogue { bias: Some(&bias), residual: Some(&residual), relu: true };
+                compare(&shape, |isa| {
+                    let mut out = values(residual.len());
+                    conv::forward(isa, shape, &x, &weights, epilogue, &mut out);
+                    let (mut dx, mut dw, mut db) = (values(x.len()), values(weights.len()), values(outputs));
+                    conv::data_gradient(isa, shape, &residual, &weights, &mut dx);
+                    conv::weight_gradient(isa, shape, &x, &residual, &mut dw, Some(&mut db));
+                    vec![out, dx, dw, db]
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn products_stay_inside_their_buffers() {
+    for m in [1, 2, 13, 300] {
+        for k in [1, 5, 16] {
+            for n in [1, 7, 8, 9, 16, 17, 31] {
+                let (a, b, bias, dy) = (values(m * k), values(k * n), values(n), values(m * n));
+                let epilogue = Epilogue { bias: Some(&bias), ..Epilogue::NONE };
+                compare(&(m, k, n), |isa| {
+                    let (mut out, mut db, mut flipped) = (values(m * n), values(k * n), values(m * k));
+                    let mut sums = values(n);
+                    matmul::matmul(isa, &a, &b, k, n, epilogue, &mut out);
+                    matmul::matmul_tn(isa, &a, &dy, k, n, &mut db);
+                    matmul::transpose(&a, k, &mut flipped);
+                    matmul::column_sums(&dy, n, &mut sums);
+                    vec![out, db, flipped, sums]
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn normalisation_stays_inside_its_buffers() {
+    for (batch, pixels, channels, groups) in [(1, 1, 1, 1), (2, 7, 17, 17), (1, 600, 24, 3), (3, 5, 40, 4)] {
+        let shape = NormShape { batch, pixels, channels, groups };
+        let (x, scale, shift) = (values(batch * pixels * channels), values(channels), values(channels));
+        let residual = values(x.len());
+        compare(&shape, |isa| {
+            let (mut y, mut dy) = (values(x.len()), values(x.len()));
+            let (mut d_scale, mut d_shift) = (values(channels), values(channels));
+            let affine = (&scale[..], &shift[..]);
+            let statistics = norm::forward(isa, shape, 1e-3, &x, affine, Some(&residual), true, &mut y);
+            norm::backward(isa, shape, &x, &scale, &statistics, &mut dy, (&mut d_scale, &mut d_shift));
+            vec![y, dy, d_scale, d_shift]
+        });
+    }
+}
+
+#[test]
+fn resizing_stays_inside_its_buffers() {
+    for (from, to) in [([1, 1], [5, 3]), ([7, 5], [3, 9]), ([9, 4], [1, 1]), ([3, 3], [6, 6])] {
+        for (channels, corners) in [(1, Corners::Aligned), (17, Corners::HalfPixel), (8, Corners::Aligned)] {
+            let shape = ResizeShape { batch: 2, from, to, channels, corners };
+            let (x, dy) = (values(2 * from[0] * from[1] * channels), values(2 * to[0] * to[1] * channels));
+            compare(&shape, |isa| {
+                let (mut out, mut dx) = (values(dy.len()), values(x.len()));
+                resize::forward(isa, shape, &x, &mut out);
+                resize::backward(isa, shape, &dy, &mut dx);
+                vec![out, dx]
+            });
+        }
+    }
+}
+
+#[test]
+fn loops_over_values_stay_inside_their_buffers() {
+    for len in [0, 1, 15, 17, 4097, 40_001] {
+        let (a, b) = (values(len), values(len));
+        compare(&len, |isa| {
+            let (mut mapped, mut zipped, mut updated) = (values(len), values(len), values(len));
+            elementwise::map(isa, &a, &mut mapped, |a| 2.0 * a);
+            elementwise::zip(isa, &a, &b, &mut zipped, |a, b| a - b);
+            elementwise::update(isa, &mut updated, &b, |a, b| a * b);
+            let sum = elementwise::sum_zip(isa, &a, &b, |a, b| a * b);
+            vec![mapped, zipped, updated, vec![sum as f32]]
+        });
+    }
+}
