@@ -70,6 +70,16 @@ impl From<multivalued_data::Error> for Failure {
     }
 }
 
+impl From<multivalued::Error> for Failure {
+    fn from(error: multivalued::Error) -> Self {
+        match error {
+            multivalued::Error::Data(error) => error.into(),
+            multivalued::Error::Io { path, source } => Self::io(&path, &source),
+            other => Self::User(other.to_string()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

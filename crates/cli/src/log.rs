@@ -13,6 +13,23 @@ use crate::folder;
 /// Numbers by name; names with a dot belong together (`loss.cross_entropy`, `loss.commitment`).
 pub type Numbers = BTreeMap<String, f64>;
 
+/// The numbers of anything that serialises to an object, under dotted names; what is no number is left
+/// out.
+pub fn flattened(prefix: &str, value: &impl Serialize) -> Numbers {
+    fn collect(name: &str, value: &serde_json::Value, numbers: &mut Numbers) {
+        if let Some(number) = value.as_f64() {
+            numbers.insert(name.to_owned(), number);
+        }
+        for (key, value) in value.as_object().into_iter().flatten() {
+            let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+            collect(&name, value, numbers);
+        }
+    }
+    let mut numbers = Numbers::new();
+    collect(prefix, &serde_json::to_value(value).unwrap_or_default(), &mut numbers);
+    numbers
+}
+
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -116,9 +133,7 @@ impl Log {
         if path.exists() {
             let kept: String = read(path)?
                 .iter()
-                .filter(|record| {
-                    record.step() <= step && !(step == 0 && !matches!(record, Record::Start { .. }))
-                })
+                .filter(|record| record.step() <= step)
                 .map(|record| record.line() + "\n")
                 .collect();
             folder::write(path, kept.as_bytes())?;

@@ -11,7 +11,6 @@
 //! | `run`, `log` | a run's folder, its lock, progress and signals; the lines of `log.jsonl` |
 //! | `device` | which device computes |
 
-#![allow(dead_code)]
 mod command;
 mod device;
 mod exit;

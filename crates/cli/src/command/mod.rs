@@ -1,9 +1,17 @@
 //! The commands: one file each, with its options beside what it does.
 
+mod bench;
+mod calibrate;
+mod compare;
 mod completions;
+mod demo;
+mod evaluate;
 mod generate;
+mod inspect;
 mod man;
-mod options;
+pub mod options;
+mod predict;
+mod train;
 mod validate;
 
 use clap::{Parser, Subcommand};
@@ -23,8 +31,16 @@ pub struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Demo),
     Generate(generate::Generate),
     Validate(validate::Validate),
+    Train(train::Train),
+    Predict(predict::Predict),
+    Evaluate(evaluate::Evaluate),
+    Calibrate(calibrate::Calibrate),
+    Inspect(inspect::Inspect),
+    Compare(compare::Compare),
+    Bench(bench::Bench),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -33,8 +49,16 @@ impl Program {
     /// Runs the command that was given.
     pub fn run(self) -> Outcome {
         match self.command {
+            Command::Demo(command) => command.run(),
             Command::Generate(command) => command.run(),
             Command::Validate(command) => command.run(),
+            Command::Train(command) => command.run(),
+            Command::Predict(command) => command.run(),
+            Command::Evaluate(command) => command.run(),
+            Command::Calibrate(command) => command.run(),
+            Command::Inspect(command) => command.run(),
+            Command::Compare(command) => command.run(),
+            Command::Bench(command) => command.run(),
             Command::Completions(command) => command.run(),
             Command::Man(command) => command.run(),
         }

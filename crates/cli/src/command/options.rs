@@ -1,6 +1,7 @@
 //! Options that several commands share.
 
 use clap::Args;
+use multivalued::Recipe;
 use multivalued_data::dataset::{Layout, Options};
 use multivalued_data::import::MaskRule;
 
@@ -20,5 +21,15 @@ impl Reading {
     /// As the data crate wants it.
     pub fn options(&self) -> Options {
         Options { layout: self.layout, mask: self.masks, ..Options::default() }
+    }
+
+    /// Puts what the options say into a recipe.
+    pub fn write_to(&self, recipe: &mut Recipe) {
+        if let Some(layout) = self.layout {
+            recipe.data.layout = layout.to_string();
+        }
+        if let Some(masks) = self.masks {
+            recipe.data.masks = masks.to_string();
+        }
     }
 }

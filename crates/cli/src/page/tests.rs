@@ -58,7 +58,7 @@ fn page(task: TaskName, count: usize) -> String {
     cases[0].id = "<script>alert('no')</script>".into();
     let predictions: Vec<_> = cases.iter().enumerate().map(|(at, case)| prediction(case, at)).collect();
     let settings = Settings { resamples: 50, ..Settings::new("test") };
-    let report = evaluate(&cases, &predictions, None, &settings).unwrap();
+    let report = evaluate(&cases, &predictions, &settings).unwrap();
     let exhibits: Vec<_> = cases
         .iter()
         .zip(&predictions)
@@ -98,8 +98,7 @@ fn a_page_is_complete_and_nothing_in_it_is_taken_for_markup() {
 fn a_page_without_training_has_no_curves() {
     let cases = Task::new(TaskName::Raters, 32, 3).unwrap().generate("test", 2);
     let predictions: Vec<_> = cases.iter().map(|case| prediction(case, 0)).collect();
-    let report =
-        evaluate(&cases, &predictions, None, &Settings { resamples: 5, ..Settings::new("val") }).unwrap();
+    let report = evaluate(&cases, &predictions, &Settings { resamples: 5, ..Settings::new("val") }).unwrap();
     let page = Page { title: "t", report: &report, log: &[], recipe: "", facts: &[], exhibits: &[] }.render();
     assert!(!page.contains("Loss terms") && !page.contains("<pre>") && !page.contains("What it says"));
     assert!(page.contains("Nothing there"), "these readers overlook nodules");

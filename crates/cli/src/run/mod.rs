@@ -2,8 +2,13 @@
 //!
 //! `docs/run-folder.md` describes the files.
 
+pub mod cases;
+pub mod evaluation;
 pub mod interrupt;
+pub mod levels;
+pub mod model;
 pub mod progress;
+pub mod training;
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -39,6 +44,17 @@ impl RunFolder {
         Ok(run)
     }
 
+    /// Refuses a folder with a run in it.
+    pub fn must_be_new(&self) -> Outcome {
+        match self.recipe().exists() {
+            false => Ok(()),
+            true => Err(Failure::user(
+                self.path.display(),
+                "holds a run already; go on with it by `train --resume` or choose another --out",
+            )),
+        }
+    }
+
     /// A free place for a run called `name` under `runs`.
     pub fn free(name: &str) -> PathBuf {
         let base = Path::new("runs");
@@ -71,9 +87,9 @@ impl RunFolder {
         self.path.join("best")
     }
 
-    /// Which case is in which part of a data set.
-    pub fn split(&self) -> PathBuf {
-        self.path.join("split.json")
+    /// Conformal levels, after `calibrate`.
+    pub fn coverage(&self) -> PathBuf {
+        self.path.join("coverage.json")
     }
 
     /// The evaluation.

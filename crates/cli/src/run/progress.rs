@@ -94,9 +94,10 @@ impl Progress {
             }
             _ => parts.push(format!("{:.0} %", 100.0 * progress)),
         }
-        for (name, value) in numbers {
-            if let Some(term) = name.strip_prefix("loss.").filter(|_| *value != 0.0) {
-                parts.push(format!("{} {value:.4}", if term == "total" { "loss" } else { term }));
+        parts.extend(numbers.get("loss.total").map(|loss| format!("loss {loss:.4}")));
+        for (name, value) in numbers.iter().filter(|(name, value)| *name != "loss.total" && **value != 0.0) {
+            if let Some(term) = name.strip_prefix("loss.") {
+                parts.push(format!("{term} {value:.4}"));
             }
         }
         parts.extend(self.used_codes.map(|codes| format!("{codes:.0} codes")));
@@ -142,7 +143,7 @@ mod tests {
         for part in [
             "epoch 2/10 · step 200/1000",
             "left",
-            "reconstruction 0.2500 · loss 0.5000 · 5 codes · GED 0.1250",
+            "loss 0.5000 · reconstruction 0.2500 · 5 codes · GED 0.1250",
         ] {
             assert!(line.contains(part), "{line} lacks {part}");
         }
