@@ -17,13 +17,21 @@ fn send(signal: &str, child: &Child) {
     assert!(sent.success(), "kill {signal}");
 }
 
-/// Waits until a run's log says something.
-fn wait_for(place: &Workplace, file: &str, text: &str) {
+/// Waits for something that must come.
+fn wait_until(mut there: impl FnMut() -> bool) {
     let start = Instant::now();
-    while !fs::read_to_string(place.path(file)).unwrap_or_default().contains(text) {
-        assert!(start.elapsed() < Duration::from_secs(60), "{file} does not say {text}");
-        std::thread::sleep(Duration::from_millis(5));
+    while !there() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not come");
+        std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+fn log(place: &Workplace, run: &str) -> String {
+    fs::read_to_string(place.path(run).join("log.jsonl")).unwrap_or_default()
+}
+
+fn lines(place: &Workplace, run: &str) -> usize {
+    log(place, run).lines().count()
 }
 
 /// What must be the same however often a training was interrupted.
@@ -33,26 +41,28 @@ fn results(place: &Workplace, run: &str) -> Vec<Vec<u8>> {
     files.map(|file| fs::read(place.path(run).join(file)).unwrap()).to_vec()
 }
 
-/// Kills a training so many times, at moments spread over its whole length, then lets it finish.
+/// Kills a training so many times, every other time while it starts, then lets it finish.
 fn killed_and_resumed(kills: u32) {
     let place = Workplace::with_recipe();
     let steps = format!("train.steps={}", 20 * kills);
-    let began = Instant::now();
     place.train("whole", &["--save-every", "0", "--set", &steps]).succeeds();
-    let whole = began.elapsed();
     let arguments = ["train", "tiny.toml", "--out", "torn", "--save-every", "0", "--set", &steps, "--resume"];
     let mut random: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut alive = 0;
-    for _ in 0..kills {
+    for kill in 0..kills {
+        let began = lines(&place, "torn");
         let mut child = start(&place, &arguments);
+        if kill % 2 == 0 {
+            wait_until(|| lines(&place, "torn") > began || child.try_wait().unwrap().is_some());
+        }
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let share = (random >> 40) as f64 / (1u64 << 24) as f64;
-        std::thread::sleep((whole * 2 / kills + Duration::from_millis(100)).mul_f64(share));
+        std::thread::sleep(Duration::from_millis(60).mul_f64((random >> 40) as f64 / (1u64 << 24) as f64));
         alive += u32::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    assert!(alive > kills / 2, "only {alive} of {kills} kills met a living process");
+    // Only a machine that is very busy lets the training end earlier.
+    assert!(alive > kills / 3, "only {alive} of {kills} kills met a living process");
     place.run(&arguments).succeeds();
     assert_eq!(results(&place, "torn"), results(&place, "whole"), "the same to the bit after {kills} kills");
 }
@@ -75,20 +85,15 @@ fn a_signal_ends_the_training_after_its_step_with_a_checkpoint() {
     let arguments = ["train", "tiny.toml", "--set", "train.steps=400", "--out", "run"];
     for (signal, more) in [("-TERM", &[][..]), ("-INT", &["--resume"])] {
         let all = [&arguments[..], more].concat();
-        let lines = fs::read_to_string(place.path("run/log.jsonl")).unwrap_or_default().lines().count();
+        let before = lines(&place, "run");
         let child = start(&place, &all);
         // Some steps into this process.
-        let began = Instant::now();
-        while fs::read_to_string(place.path("run/log.jsonl")).unwrap_or_default().lines().count() < lines + 3
-        {
-            assert!(began.elapsed() < Duration::from_secs(60));
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait_until(|| lines(&place, "run") >= before + 3);
         send(signal, &child);
         let answer = Answer::of(&all, &child.wait_with_output().unwrap());
         answer.fails(75, &["interrupted: run: saved at step", "--resume --out run"]);
         assert!(
-            fs::read_to_string(place.path("run/log.jsonl")).unwrap().contains("\"reason\":\"interrupted\"")
+            log(&place, "run").contains("\"reason\":\"interrupted\"")
         );
     }
     // The run's own recipe is enough, and another one is refused.
@@ -116,7 +121,7 @@ fn a_second_signal_ends_the_process_at_once() {
         "model.channels=[64, 64, 64]",
     ];
     let mut child = start(&place, &arguments);
-    wait_for(&place, "run/log.jsonl", "\"kind\":\"start\"");
+    wait_until(|| log(&place, "run").contains("\"kind\":\"start\""));
     std::thread::sleep(Duration::from_millis(200));
     send("-TERM", &child);
     std::thread::sleep(Duration::from_millis(200));
@@ -132,7 +137,7 @@ fn a_run_in_use_is_refused_to_a_second_process() {
     let place = Workplace::with_recipe();
     let arguments = ["train", "tiny.toml", "--out", "run", "--set", "train.steps=1000000"];
     let mut child = start(&place, &arguments);
-    wait_for(&place, "run/log.jsonl", "\"kind\":\"start\"");
+    wait_until(|| log(&place, "run").contains("\"kind\":\"start\""));
     let owner = format!("process {}", child.id());
     place.run(&["train", "--resume", "--out", "run"]).fails(2, &["run: is in use", &owner, "--out"]);
     child.kill().unwrap();
@@ -151,7 +156,7 @@ fn a_full_disk_leaves_the_old_checkpoint_intact() {
     let arguments =
         [&["train", "tiny.toml", "--out", "run", "--set", "train.steps=1000000"][..], &sets].concat();
     let child = start(&place, &arguments);
-    wait_for(&place, "run/log.jsonl", "\"kind\":\"step\"");
+    wait_until(|| log(&place, "run").contains("\"kind\":\"step\""));
     send("-TERM", &child);
     Answer::of(&arguments, &child.wait_with_output().unwrap()).fails(75, &[]);
     let checkpoint = || {
