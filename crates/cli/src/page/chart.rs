@@ -10,6 +10,9 @@ const HEIGHT: f64 = 240.0;
 /// Left, right, top, bottom.
 const MARGINS: [f64; 4] = [56.0, 14.0, 12.0, 40.0];
 
+/// Up to so many points a line shows them.
+const FEW: usize = 12;
+
 /// How an axis runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Axis {
@@ -27,7 +30,8 @@ impl Axis {
             (false, _) => Self { low: 0.0, high: 1.0, logarithmic: false },
             (true, true) => Self { low: low / 1.1, high: high * 1.1, logarithmic },
             (true, false) => {
-                let room = if high > low { 0.04 * (high - low) } else { 0.5 * high.abs().max(1.0) };
+                // What differs by rounding alone is drawn as a level, not as a mountain.
+                let room = if high - low > 1e-6 { 0.04 * (high - low) } else { 0.5 * high.abs().max(1.0) };
                 // Zero is a natural end of what cannot be negative.
                 let low = if low >= 0.0 && low < 0.35 * high { 0.0 } else { low - room };
                 Self { low, high: high + room, logarithmic }
@@ -198,25 +202,12 @@ impl Chart {
                         })
                         .collect();
                     let _ = write!(svg, "<polyline class=\"line {class}\" points=\"{}\"/>", path.join(" "));
-                    // A line of one point would not be seen.
-                    if let [only] = points[..] {
-                        let (px, py) = place(only);
-                        let _ = write!(
-                            svg,
-                            "<circle class=\"dot {class}\" cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"3\"/>"
-                        );
+                    // Of few points it shall be seen where they are.
+                    if points.len() <= FEW {
+                        let _ = write!(svg, "{}", circles(points, &class, place));
                     }
                 }
-                Mark::Dots(points) => {
-                    for &point in points {
-                        let (px, py) = place(point);
-                        let _ = write!(
-                            svg,
-                            "<circle class=\"dot {class}\" cx=\"{px:.1}\" cy=\"{py:.1}\" r=\"3\"><title>{}</title></circle>",
-                            number(point.1)
-                        );
-                    }
-                }
+                Mark::Dots(points) => svg.push_str(&circles(points, &class, place)),
                 Mark::Rule(level) => {
                     let (_, py) = place((x.low, *level));
                     let _ = write!(
@@ -288,6 +279,18 @@ impl Chart {
         });
         format!("<span class=\"legend\">{}</span>", entries.collect::<String>())
     }
+}
+
+/// Points as small circles that tell their value.
+fn circles(points: &[(f64, f64)], class: &str, place: impl Fn((f64, f64)) -> (f64, f64)) -> String {
+    let circle = |&point: &(f64, f64)| {
+        let (x, y) = place(point);
+        let value = number(point.1);
+        format!(
+            "<circle class=\"dot {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"><title>{value}</title></circle>"
+        )
+    };
+    points.iter().map(circle).collect()
 }
 
 fn finite(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {

@@ -29,7 +29,10 @@ pub fn section(log: &[Record]) -> String {
     }
     let is_loss = |name: &str| name.starts_with("loss.");
     let mut losses = Chart::new("Loss terms", "epoch", "mean over the epoch").logarithmic();
-    for (name, points) in curves.iter().filter(|(name, _)| is_loss(name)) {
+    let mut terms: Vec<_> = curves.iter().filter(|(name, _)| is_loss(name)).collect();
+    // What was minimised first, its terms after it.
+    terms.sort_by_key(|(name, _)| *name != "loss.total");
+    for (name, points) in terms {
         let name = name.trim_start_matches("loss.").replace('_', " ");
         // A term that the recipe does not use is zero throughout.
         if points.iter().any(|&(_, value)| value != 0.0) {

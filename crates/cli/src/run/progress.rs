@@ -8,8 +8,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::log::Numbers;
 use crate::terminal::complain;
 
-/// Plain lines come no more often than this, unless they tell of a validation.
+/// Plain lines of epochs come no more often than this, unless they tell of a validation.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
+/// Where epochs are long there is a plain line this often.
+const PLAIN_AT_LEAST: Duration = Duration::from_secs(60);
+/// The live line changes no more often than this.
+const LIVE_EVERY: Duration = Duration::from_millis(200);
 
 /// What is shown.
 #[derive(Debug)]
@@ -19,6 +23,7 @@ pub struct Progress {
     epochs: Option<u64>,
     /// When this process began, and at which step.
     began: (Instant, u64),
+    /// When something was last shown.
     told: Option<Instant>,
     used_codes: Option<f64>,
     ged: Option<f64>,
@@ -52,11 +57,23 @@ impl Progress {
         (step.saturating_sub(first)) as f64 / began.elapsed().as_secs_f64().max(1e-9)
     }
 
-    /// A step was done.
+    /// Whether it is time to show a step.
+    pub fn is_due(&self) -> bool {
+        let pause = if self.bar.is_some() { LIVE_EVERY } else { PLAIN_AT_LEAST };
+        self.told.unwrap_or(self.began.0).elapsed() >= pause
+    }
+
+    /// Shows a step.
     pub fn step(&mut self, step: u64, epoch: u64, progress: f32, terms: &Numbers) {
-        let Some(bar) = &self.bar else { return };
-        bar.set_position(step);
-        bar.set_message(self.sentence(step, epoch, progress, terms));
+        self.told = Some(Instant::now());
+        let line = self.sentence(step, epoch, progress, terms);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(step);
+                bar.set_message(line);
+            }
+            None => complain(&line),
+        }
     }
 
     /// An epoch was completed.

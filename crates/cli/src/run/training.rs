@@ -147,11 +147,17 @@ struct Watch {
 
 impl Watch {
     fn step(&mut self, step: u64, epoch: u64, progress: f32, terms: &LossTerms) -> Outcome {
-        if !step.is_multiple_of(LOG_EVERY) && step != 1 {
+        let (shown, logged) = (self.progress.is_due(), step.is_multiple_of(LOG_EVERY) || step == 1);
+        if !shown && !logged {
             return Ok(());
         }
         let numbers = flattened("loss", terms);
-        self.progress.step(step, epoch, progress, &numbers);
+        if shown {
+            self.progress.step(step, epoch, progress, &numbers);
+        }
+        if !logged {
+            return Ok(());
+        }
         for (name, value) in &numbers {
             self.events.scalar(step, &name.replace("loss.", "step/"), *value)?;
         }

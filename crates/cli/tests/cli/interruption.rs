@@ -92,9 +92,7 @@ fn a_signal_ends_the_training_after_its_step_with_a_checkpoint() {
         send(signal, &child);
         let answer = Answer::of(&all, &child.wait_with_output().unwrap());
         answer.fails(75, &["interrupted: run: saved at step", "--resume --out run"]);
-        assert!(
-            log(&place, "run").contains("\"reason\":\"interrupted\"")
-        );
+        assert!(log(&place, "run").contains("\"reason\":\"interrupted\""));
     }
     // The run's own recipe is enough, and another one is refused.
     place

@@ -133,6 +133,51 @@ fn images_are_predicted_in_their_own_format() {
     }
 }
 
+/// A NIfTI-1 file of 8-bit voxels whose sform starts at (10, 20, 30).
+fn nifti(size: [i16; 3]) -> Vec<u8> {
+    let mut bytes = vec![0; 352];
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    put(0, &348i32.to_le_bytes());
+    for (axis, length) in [3, size[0], size[1], size[2], 1, 1, 1, 1].into_iter().enumerate() {
+        put(40 + 2 * axis, &length.to_le_bytes());
+    }
+    put(70, &2i16.to_le_bytes());
+    put(72, &8i16.to_le_bytes());
+    for (axis, spacing) in [1f32, 0.5, 0.5, 3.0].into_iter().enumerate() {
+        put(76 + 4 * axis, &spacing.to_le_bytes());
+    }
+    put(108, &352f32.to_le_bytes());
+    put(254, &1i16.to_le_bytes());
+    let rows = [[0.5f32, 0.0, 0.0, 10.0], [0.0, 0.5, 0.0, 20.0], [0.0, 0.0, 3.0, 30.0]];
+    for (place, value) in rows.into_iter().flatten().enumerate() {
+        put(280 + 4 * place, &value.to_le_bytes());
+    }
+    put(344, b"n+1\0");
+    let voxels = size.iter().map(|&side| side as usize).product::<usize>();
+    bytes.extend((0..voxels).map(|at| (at % 200) as u8));
+    bytes
+}
+
+#[test]
+fn a_volume_is_predicted_slice_by_slice_in_its_own_space() {
+    let place = Workplace::with_recipe();
+    place.train("run", &[]).succeeds();
+    let volume = nifti([20, 18, 5]);
+    place.write("scan.nii", &volume);
+    place.run(&["predict", "run", "scan.nii", "--out", "said"]).succeeds();
+    let mask = fs::read(place.path("said/scan/hypothesis-1.nii")).unwrap();
+    assert_eq!(mask.len(), volume.len());
+    assert_eq!(
+        (&mask[40..56], &mask[280..328]),
+        (&volume[40..56], &volume[280..328]),
+        "the same size and place"
+    );
+    assert!(mask[352..].iter().all(|&label| label <= 1));
+    let document: serde_json::Value =
+        serde_json::from_slice(&fs::read(place.path("said/scan/prediction.json")).unwrap()).unwrap();
+    assert_eq!(document["slices"].as_array().map(Vec::len), Some(5));
+}
+
 #[test]
 fn sets_are_calibrated_and_kept() {
     let place = Workplace::with_recipe();
