@@ -190,7 +190,9 @@ fn main() {
     if let [flag, name] = &arguments[..]
         && flag == "--serve"
     {
-        return CASES.iter().find(|case| case.name == name).expect("a known case").serve();
+        let case = CASES.iter().find(|case| case.name == name).expect("a known case");
+        // Inside the pool, as training runs: its many small parallel loops then start at once.
+        return rayon::scope(|_| case.serve());
     }
     let Ok(python) = std::env::var("TORCH_PYTHON") else {
         eprintln!(

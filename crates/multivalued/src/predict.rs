@@ -72,7 +72,9 @@ fn predict_images(
             })
             .collect();
         let shape = [alike, first.height(), first.width(), model.recipe.input_channels];
-        out.extend(predict_batch(model, options, &Tensor::from_slice(model.device(), shape, &pixels)));
+        let batch = Tensor::from_slice(model.device(), shape, &pixels);
+        // Inside the pool, so that the many small parallel loops start without waking it.
+        out.extend(rayon::scope(|_| predict_batch(model, options, &batch)));
         rest = &rest[alike..];
     }
     out

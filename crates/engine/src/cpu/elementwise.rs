@@ -7,7 +7,7 @@ use super::simd::{Isa, Kernel, Simd};
 const CHUNK: usize = 32 * 1024;
 
 /// Compiles a closure for an instruction set.
-struct Compiled<F>(F);
+pub(crate) struct Compiled<F>(pub F);
 impl<T, F: FnOnce() -> T> Kernel for Compiled<F> {
     type Output = T;
     #[inline(always)]

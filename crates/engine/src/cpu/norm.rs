@@ -1,7 +1,7 @@
 //! Group normalisation of channels-last images, in two sweeps each way: sums per channel, then one
 //! multiply-add per value.
 
-use super::elementwise::for_each_row;
+use super::elementwise::Compiled;
 use super::parallel::{Output, for_each_task};
 use super::scratch;
 use super::simd::{Isa, Kernel, Simd};
@@ -47,6 +47,46 @@ impl NormShape {
                     out.iter_mut().zip(chunk).for_each(|(out, value)| *out += value);
                 }
             }
+        });
+    }
+}
+
+impl NormShape {
+    /// Calls `work(first, values, patterns)` for every stretch of `out`, with each image's three values per
+    /// channel repeated to the stretch's length: long plain loops, whatever the number of channels.
+    fn sweep(
+        self,
+        isa: Isa,
+        per_channel: [&[f32]; 3],
+        out: &mut [f32],
+        work: impl Fn(usize, &mut [f32], [&[f32]; 3]) + Send + Sync,
+    ) {
+        let stretch = self.channels * 256usize.div_ceil(self.channels);
+        let per_task = stretch * (32 * 1024usize).div_ceil(stretch);
+        let image_values = self.pixels * self.channels;
+        let tasks = image_values.div_ceil(per_task);
+        let out = Output::new(out);
+        for_each_task(self.batch * tasks, |task| {
+            let (image, part) = (task / tasks, task % tasks);
+            let first = image * image_values + part * per_task;
+            let out = out.slice(first, per_task.min((image + 1) * image_values - first));
+            scratch::with(3 * stretch, |patterns| {
+                for (pattern, values) in patterns.chunks_exact_mut(stretch).zip(per_channel) {
+                    for pattern in pattern.chunks_exact_mut(self.channels) {
+                        pattern.copy_from_slice(&values[image * self.channels..][..self.channels]);
+                    }
+                }
+                let (a, rest) = patterns.split_at(stretch);
+                let (b, c) = rest.split_at(stretch);
+                isa.run(Compiled(
+                    #[inline(always)]
+                    || {
+                        for (i, out) in out.chunks_mut(stretch).enumerate() {
+                            work(first + i * stretch, out, [a, b, c]);
+                        }
+                    },
+                ));
+            });
         });
     }
 }
@@ -182,26 +222,25 @@ pub(crate) fn forward(
             }
         }
     }
-    for_each_row(
+    shape.sweep(
         isa,
+        [&centres, &factors, &offsets],
         y,
-        channels,
         #[inline(always)]
-        |row, y| {
-            let image = row / pixels;
-            let x = &x[row * channels..][..channels];
-            let at = image * channels..(image + 1) * channels;
-            let (centres, factors, offsets) = (&centres[at.clone()], &factors[at.clone()], &offsets[at]);
+        |first, y, [centres, factors, offsets]| {
+            let len = y.len();
+            let (x, centres, factors, offsets) =
+                (&x[first..first + len], &centres[..len], &factors[..len], &offsets[..len]);
             match residual {
                 Some(residual) => {
-                    let residual = &residual[row * channels..][..channels];
-                    for c in 0..channels {
-                        y[c] = (x[c] - centres[c]) * factors[c] + offsets[c] + residual[c];
+                    let residual = &residual[first..first + len];
+                    for i in 0..len {
+                        y[i] = (x[i] - centres[i]) * factors[i] + offsets[i] + residual[i];
                     }
                 }
                 None => {
-                    for c in 0..channels {
-                        y[c] = (x[c] - centres[c]) * factors[c] + offsets[c];
+                    for i in 0..len {
+                        y[i] = (x[i] - centres[i]) * factors[i] + offsets[i];
                     }
                 }
             }
@@ -284,16 +323,15 @@ pub(crate) fn backward(
     }
     let factor = |k: usize| factors.iter().map(|factor| factor[k]).collect::<Vec<_>>();
     let (a, b, c) = (factor(0), factor(1), factor(2));
-    for_each_row(
+    shape.sweep(
         isa,
+        [&a, &b, &c],
         dy,
-        channels,
         #[inline(always)]
-        |row, dy| {
-            let at = row / pixels * channels;
-            let (a, b, c) = (&a[at..][..channels], &b[at..][..channels], &c[at..][..channels]);
-            let x = &x[row * channels..][..channels];
-            for i in 0..channels {
+        |first, dy, [a, b, c]| {
+            let len = dy.len();
+            let (x, a, b, c) = (&x[first..first + len], &a[..len], &b[..len], &c[..len]);
+            for i in 0..len {
                 dy[i] = dy[i] * a[i] + (x[i] * b[i] + c[i]);
             }
         },

@@ -146,7 +146,9 @@ impl Trainer {
     pub fn step(&mut self) -> Result<StepLog> {
         let progress = self.progress();
         let batch = self.set.batch(self.step, self.model.device())?;
-        let result = step::step(&mut self.model, &mut self.adam, &self.recipe, &batch, self.step, progress);
+        let Self { model, adam, recipe, step, .. } = self;
+        // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
+        let result = rayon::scope(|_| step::step(model, adam, recipe, &batch, *step, progress));
         self.step += 1;
         if result.moved {
             self.failures_in_a_row = 0;
