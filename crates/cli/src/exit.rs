@@ -36,6 +36,7 @@ impl Failure {
         match source.kind() {
             io::ErrorKind::NotFound => Self::user(place, "there is no such file or folder; check the path"),
             io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => Self::user(place, source),
+            io::ErrorKind::InvalidData => Self::user(place, format!("{source}; is it the right file?")),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::Io(format!("{place}: {source}; free some space or choose another folder"))
             }
@@ -89,6 +90,7 @@ mod tests {
         for (kind, system) in [
             (io::ErrorKind::NotFound, false),
             (io::ErrorKind::IsADirectory, false),
+            (io::ErrorKind::InvalidData, false),
             (io::ErrorKind::StorageFull, true),
             (io::ErrorKind::PermissionDenied, true),
             (io::ErrorKind::Other, true),

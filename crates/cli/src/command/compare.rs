@@ -51,7 +51,8 @@ impl Compare {
             recipes.push(keys(&folder::read_text(&run.recipe())?));
             names.push(run.name());
         }
-        if reports.iter().any(|report| report.data_hash != reports[0].data_hash) {
+        let comparable = reports.iter().all(|report| report.data_hash == reports[0].data_hash);
+        if !comparable {
             complain(
                 "these runs were scored on different data: their scores cannot be held against each other",
             );
@@ -59,7 +60,7 @@ impl Compare {
         let mut rows = vec![std::iter::once("score".to_owned()).chain(names.iter().cloned()).collect()];
         for (key, _) in reports[0].summary.numbers() {
             if self.all || USUAL.iter().any(|(usual, _)| *usual == key) {
-                rows.push(score_row(key, &reports));
+                rows.push(score_row(key, &reports, comparable));
             }
         }
         say(&aligned(&rows))?;
@@ -72,8 +73,8 @@ impl Compare {
     }
 }
 
-/// A score of each run with its interval, the best one marked.
-fn score_row(key: &str, reports: &[Report]) -> Vec<String> {
+/// A score of each run with its interval, the best one marked where that means something.
+fn score_row(key: &str, reports: &[Report], comparable: bool) -> Vec<String> {
     let value = |report: &Report| {
         report.summary.numbers().into_iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     };
@@ -87,7 +88,7 @@ fn score_row(key: &str, reports: &[Report]) -> Vec<String> {
     let cell = |(report, value): (&Report, &Option<f64>)| match value {
         None => "-".to_owned(),
         Some(value) => {
-            let mark = if best == Some(*value) && reports.len() > 1 { "*" } else { "" };
+            let mark = if best == Some(*value) && comparable && reports.len() > 1 { "*" } else { "" };
             let interval = report.intervals.get(key).map(|[low, high]| format!(" [{low:.4} .. {high:.4}]"));
             format!("{mark}{value:.4}{}", interval.unwrap_or_default())
         }

@@ -79,6 +79,8 @@ fn curves(records: &[Record]) -> String {
             })
             .collect();
         if let (Some(first), Some(last)) = (values.first(), values.last()) {
+            // Adding zero to what is rounded to it takes away its sign.
+            let [first, last] = [first, last].map(|value| (value * 1e4).round() / 1e4 + 0.0);
             rows.push((name.to_owned(), format!("{}  {first:.4} to {last:.4}", blocks(&values))));
         }
     }

@@ -1,4 +1,4 @@
-//! Checkpoints that are torn, damaged, foreign or newer are refused by name.
+//! Checkpoints and other files of a run that are torn, damaged, foreign or newer are refused by name.
 
 use std::fs;
 
@@ -67,4 +67,35 @@ fn a_checkpoint_of_another_model_is_refused() {
         fs::rename(place.path("other").join(part), place.path("run").join(part)).unwrap();
     }
     place.run(&["train", "--resume", "--out", "run"]).fails(2, &["run/last"]);
+}
+
+#[test]
+fn damaged_files_of_a_run_are_named() {
+    let place = Workplace::with_recipe();
+    place.train("run", &[]).succeeds();
+    place.run(&["calibrate", "run"]).succeeds();
+    place.png("image.png", 16, &[7; 256]);
+    let predict = &["predict", "run", "image.png", "--coverage", "0.9", "--out", "x"][..];
+    let resume = &["train", "--resume", "--out", "run"][..];
+    for (file, arguments) in [
+        ("recipe.toml", resume),
+        ("recipe.toml", &["evaluate", "run"]),
+        ("log.jsonl", resume),
+        ("log.jsonl", &["inspect", "run"]),
+        ("report.json", &["compare", "run"]),
+        ("coverage.json", predict),
+    ] {
+        let path = place.path("run").join(file);
+        let whole = fs::read(&path).unwrap();
+        for damaged in [&b"{ no sense\n\n"[..], b"\xff\xfe\n", &[0; 64]] {
+            fs::write(&path, damaged).unwrap();
+            let answer = place.run(arguments);
+            // A log whose only line is torn is an empty log.
+            if file != "log.jsonl" || damaged.ends_with(b"\n") {
+                answer.fails(2, &[file]);
+            }
+        }
+        fs::write(path, whole).unwrap();
+    }
+    place.run(predict).succeeds();
 }
