@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use multivalued_data::Case;
 use multivalued_data::dataset::{Dataset, Options, Roster, Split};
 use multivalued_data::synthetic::Task;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Cases by what they are for, and the hash of all of them.
@@ -23,7 +23,8 @@ pub struct Splits {
 impl Splits {
     /// Loads what the recipe names. A data set's own splits (`train`, `validation` or `val`, `test`) are
     /// kept where it states them; else its groups are split by the recipe's shares and seed.
-    pub fn load(recipe: &DataRecipe, options: &Options) -> Result<Self> {
+    /// A stated split without validation cases gives up the recipe's share of its training groups.
+    pub fn load(recipe: &DataRecipe) -> Result<Self> {
         if recipe.path.is_empty() && recipe.task.is_empty() {
             return Err(Error::recipe(
                 "data.path",
@@ -31,7 +32,7 @@ impl Splits {
             ));
         }
         if !recipe.path.is_empty() {
-            return Self::from_folder(Path::new(&recipe.path), recipe, options);
+            return Self::from_folder(Path::new(&recipe.path), recipe);
         }
         let name = recipe
             .task
@@ -45,8 +46,8 @@ impl Splits {
         Ok(Self { train, validation, test, hash })
     }
 
-    fn from_folder(path: &Path, recipe: &DataRecipe, options: &Options) -> Result<Self> {
-        let dataset = Dataset::open(path, options)?;
+    fn from_folder(path: &Path, recipe: &DataRecipe) -> Result<Self> {
+        let dataset = Dataset::open(path, &options(recipe)?)?;
         let cases = dataset.load()?;
         let roster = Roster::of(&cases);
         let split = match dataset.stated_split(&roster)? {
@@ -66,7 +67,34 @@ impl Splits {
             let part = names.iter().find_map(|name| split.parts().get(*name));
             part.into_iter().flatten().filter_map(|id| by_id.remove(id)).collect()
         };
-        let (train, validation, test) = (take(&["train"]), take(&["validation", "val"]), take(&["test"]));
+        let (mut train, mut validation, test) =
+            (take(&["train"]), take(&["validation", "val"]), take(&["test"]));
+        if train.is_empty() {
+            let parts: Vec<_> = split.parts().keys().map(String::as_str).collect();
+            return Err(multivalued_data::Error::dataset(
+                path,
+                format!("states the parts {}, none of them 'train'; name one so", parts.join(", ")),
+            )
+            .into());
+        }
+        if validation.is_empty() && recipe.validation_share > 0.0 {
+            let shares = [("train", 1.0 - recipe.validation_share), ("validation", recipe.validation_share)];
+            let divided = Split::by_group(&Roster::of(&train), &shares, recipe.seed)?;
+            let held_out: HashSet<&String> = divided.part("validation")?.iter().collect();
+            (validation, train) = train.into_iter().partition(|case| held_out.contains(&case.id));
+        }
         Ok(Self { train, validation, test, hash })
     }
+}
+
+/// How the recipe says the files are to be read.
+fn options(recipe: &DataRecipe) -> Result<Options> {
+    let stated = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let wrong =
+        |key: &'static str| move |error: multivalued_data::Error| Error::recipe(key, error.to_string());
+    Ok(Options {
+        layout: stated(&recipe.layout).map(|text| text.parse()).transpose().map_err(wrong("data.layout"))?,
+        mask: stated(&recipe.masks).map(|text| text.parse()).transpose().map_err(wrong("data.masks"))?,
+        ..Options::default()
+    })
 }

@@ -53,6 +53,11 @@ pub struct DataRecipe {
     pub task: String,
     /// A data set's folder or manifest; empty for a synthetic task.
     pub path: String,
+    /// How a data set's files are arranged; empty to find out by content.
+    pub layout: String,
+    /// What makes stored values a mask (`binary`, `threshold:VALUE`, `labels:COUNT`); empty for what the
+    /// data set says, else binary.
+    pub masks: String,
     /// Edge length of a synthetic task's images.
     pub size: usize,
     /// Training cases of a synthetic task.
@@ -76,6 +81,8 @@ impl Default for DataRecipe {
         Self {
             task: String::new(),
             path: String::new(),
+            layout: String::new(),
+            masks: String::new(),
             size: 160,
             train_count: 2000,
             validation_count: 200,

@@ -1,0 +1,86 @@
+//! `bench`: how fast this machine is at what the program does.
+
+use std::time::Instant;
+
+use clap::Args;
+use multivalued::predict::predict_cases;
+use multivalued::train::Trainer;
+use multivalued::{Recipe, Splits};
+
+use crate::device::{DeviceChoice, description};
+use crate::exit::Outcome;
+use crate::terminal::{say, two_columns};
+
+/// Measure this machine: the device's peak, a training step and a prediction of a recipe's model
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  multivalued bench\n  multivalued bench shapes --steps 5")]
+pub struct Bench {
+    /// A recipe that comes with the program, or a .toml file
+    #[arg(default_value = "shapes-tiny")]
+    recipe: String,
+    /// Change a key of the recipe; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Steps to measure
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    steps: u32,
+    /// What computes: auto, cpu or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+}
+
+impl Bench {
+    pub fn run(&self) -> Outcome {
+        let device = self.device.open()?;
+        let mut recipe = Recipe::open(&self.recipe)?;
+        // Enough to fill some batches; a data set is read as a whole.
+        recipe.data.train_count = recipe.data.train_count.min(4 * recipe.train.batch);
+        (recipe.data.validation_count, recipe.data.test_count) = (0, 0);
+        for set in &self.sets {
+            recipe.set(set)?;
+        }
+        recipe.validate()?;
+        let train = Splits::load(&recipe.data)?.train;
+        let shown: Vec<_> = train.iter().take(64).cloned().collect();
+        let mut trainer = Trainer::new(&recipe, train, Vec::new(), &device)?;
+        // The first steps fill caches and buffers.
+        for _ in 0..3 {
+            trainer.step()?;
+        }
+        let mut step_times = Vec::new();
+        for _ in 0..self.steps {
+            let start = Instant::now();
+            trainer.step()?;
+            step_times.push(start.elapsed().as_secs_f64());
+        }
+        let step = median(step_times);
+        let predict_times = (0..5).map(|_| {
+            let start = Instant::now();
+            std::hint::black_box(
+                trainer.with_averaged_weights(|model| predict_cases(model, &recipe, &shown)),
+            );
+            start.elapsed().as_secs_f64() / shown.len() as f64
+        });
+        let predict = median(predict_times.collect());
+        let size = shown.first().map_or(0, |case| case.image.width());
+        let rows = [
+            ("device", description(&device)),
+            ("peak", format!("{:.0} GFLOP/s of f32 multiply-adds", device.peak_gflops())),
+            (
+                "recipe",
+                format!("{}, {} images of {size} x {size} in a step", self.recipe, recipe.train.batch),
+            ),
+            (
+                "training step",
+                format!("{:.1} ms ({:.1} images/s)", 1e3 * step, recipe.train.batch as f64 / step),
+            ),
+            ("prediction", format!("{:.2} ms an image, all hypotheses", 1e3 * predict)),
+        ];
+        say(&two_columns(&rows.map(|(name, value)| (name.to_owned(), value))))
+    }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}

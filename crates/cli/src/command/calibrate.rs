@@ -1,0 +1,70 @@
+//! `calibrate`: how much probability a set of hypotheses must hold to cover readers at a stated level.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use multivalued::Coverage;
+
+use super::options::Reading;
+use crate::device::DeviceChoice;
+use crate::exit::Outcome;
+use crate::run::cases::{Cases, TEST, VALIDATION};
+use crate::run::model::RunModel;
+use crate::run::{RunFolder, levels};
+use crate::terminal::{say, two_columns};
+
+/// Calibrate conformal sets, so that `predict --coverage` keeps what covers readers at a stated level
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  multivalued calibrate runs/lidc\n  multivalued calibrate runs/lidc --coverage \
+0.95 --data calibration/manifest.jsonl\n\nThe level holds for new images that are like the calibration images. \
+Those should not have been trained on; the validation part, which chose the model, is a little too kind."
+)]
+pub struct Calibrate {
+    /// The run's folder
+    run: PathBuf,
+    /// How often a set shall hold the hypothesis nearest to a reader's mask
+    #[arg(long, value_name = "LEVEL", default_value_t = 0.9)]
+    coverage: f64,
+    /// Calibrate on another data set
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+    /// The part to calibrate on
+    #[arg(long, value_name = "NAME", default_value = VALIDATION)]
+    split: String,
+    /// What computes: auto, cpu or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+}
+
+impl Calibrate {
+    pub fn run(&self) -> Outcome {
+        let device = self.device.open()?;
+        let run = RunFolder::open(&self.run)?;
+        let model = RunModel::of_run(&run, &device)?;
+        let mut cases = match &self.data {
+            Some(path) => Cases::of_path(path, &self.reading)?,
+            None => Cases::of_run(&run)?,
+        };
+        let (part, calibration) = cases.take(&self.split)?;
+        let predictions = model.predict_cases(&calibration)?;
+        let coverage = Coverage::calibrate(self.coverage, &calibration, &predictions)?;
+        levels::add(&run, coverage)?;
+        let mut rows = vec![
+            ("level", format!("{}", coverage.level)),
+            ("calibrated on", format!("{} cases of {part}", coverage.cases)),
+            ("mass a set must reach", format!("{:.4}", coverage.mass.min(1.0))),
+        ];
+        if part != TEST && cases.has(TEST) {
+            let (_, test) = cases.take(TEST)?;
+            let predictions = model.predict_cases(&test)?;
+            let size: usize = predictions.iter().map(|one| coverage.set(one).len()).sum();
+            rows.push(("measured on test", format!("{:.4}", coverage.measured(&test, &predictions)?)));
+            rows.push(("mean size of a set there", format!("{:.2}", size as f64 / test.len() as f64)));
+        }
+        rows.push(("written to", run.coverage().display().to_string()));
+        say(&two_columns(&rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>()))
+    }
+}

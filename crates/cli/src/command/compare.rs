@@ -1,0 +1,155 @@
+//! `compare`: several runs side by side, their scores and what their recipes differ in.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use multivalued_data::report::Report;
+
+use crate::exit::{Failure, Outcome};
+use crate::folder;
+use crate::run::RunFolder;
+use crate::terminal::{complain, say};
+
+/// Scores that are shown without being asked for, and whether more is better.
+const USUAL: [(&str, bool); 10] = [
+    ("ged_exact", false),
+    ("ged_16", false),
+    ("hm_iou", true),
+    ("dice_max_labels", true),
+    ("soft_dice", true),
+    ("mode_ece", false),
+    ("pixel_ece", false),
+    ("n_x_1pct", false),
+    ("mode_recall", true),
+    ("mode_probability_mae", false),
+];
+
+/// Put the scores of several runs side by side, with what their recipes differ in
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  multivalued compare runs/a runs/b\n  multivalued compare runs/* --all")]
+pub struct Compare {
+    /// The runs' folders
+    #[arg(required = true, num_args = 1..)]
+    runs: Vec<PathBuf>,
+    /// Show every score
+    #[arg(long)]
+    all: bool,
+}
+
+impl Compare {
+    pub fn run(&self) -> Outcome {
+        let mut names = Vec::new();
+        let mut reports = Vec::new();
+        let mut recipes = Vec::new();
+        for path in &self.runs {
+            let run = RunFolder::open(path)?;
+            if !run.report().is_file() {
+                return Err(Failure::user(path.display(), "has no report.json; evaluate it first"));
+            }
+            reports.push(Report::read(&run.report())?);
+            recipes.push(keys(&folder::read_text(&run.recipe())?));
+            names.push(run.name());
+        }
+        let comparable = reports.iter().all(|report| report.data_hash == reports[0].data_hash);
+        if !comparable {
+            complain(
+                "these runs were scored on different data: their scores cannot be held against each other",
+            );
+        }
+        let mut rows = vec![std::iter::once("score".to_owned()).chain(names.iter().cloned()).collect()];
+        for (key, _) in reports[0].summary.numbers() {
+            if self.all || USUAL.iter().any(|(usual, _)| *usual == key) {
+                rows.push(score_row(key, &reports, comparable));
+            }
+        }
+        say(&aligned(&rows))?;
+        let mut rows = vec![std::iter::once("recipe".to_owned()).chain(names).collect()];
+        rows.extend(differences(&recipes));
+        if rows.len() > 1 {
+            say(&format!("\n{}", aligned(&rows)))?;
+        }
+        say("\n* the best of the row; [low .. high] 95 % over images")
+    }
+}
+
+/// A score of each run with its interval, the best one marked where that means something.
+fn score_row(key: &str, reports: &[Report], comparable: bool) -> Vec<String> {
+    let value = |report: &Report| {
+        report.summary.numbers().into_iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+    };
+    let values: Vec<_> = reports.iter().map(value).collect();
+    let best = USUAL.iter().find(|(usual, _)| *usual == key).filter(|(key, _)| *key != "n_x_1pct").and_then(
+        |&(_, more)| {
+            let known = values.iter().flatten().copied();
+            if more { known.reduce(f64::max) } else { known.reduce(f64::min) }
+        },
+    );
+    let cell = |(report, value): (&Report, &Option<f64>)| match value {
+        None => "-".to_owned(),
+        Some(value) => {
+            let mark = if best == Some(*value) && comparable && reports.len() > 1 { "*" } else { "" };
+            let interval = report.intervals.get(key).map(|[low, high]| format!(" [{low:.4} .. {high:.4}]"));
+            format!("{mark}{value:.4}{}", interval.unwrap_or_default())
+        }
+    };
+    std::iter::once(key.to_owned()).chain(reports.iter().zip(&values).map(cell)).collect()
+}
+
+/// A resolved recipe's lines as `table.key` and value.
+fn keys(toml: &str) -> BTreeMap<String, String> {
+    let mut table = String::new();
+    let mut keys = BTreeMap::new();
+    for line in toml.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            table = format!("{name}.");
+        } else if let Some((key, value)) = line.split_once(" = ") {
+            keys.insert(format!("{table}{key}"), value.to_owned());
+        }
+    }
+    keys
+}
+
+/// The keys whose values are not the same in all recipes.
+fn differences(recipes: &[BTreeMap<String, String>]) -> Vec<Vec<String>> {
+    let all: std::collections::BTreeSet<&String> = recipes.iter().flat_map(BTreeMap::keys).collect();
+    all.into_iter()
+        .filter(|key| recipes.iter().any(|recipe| recipe.get(*key) != recipes[0].get(*key)))
+        .map(|key| {
+            let value =
+                |recipe: &BTreeMap<String, String>| recipe.get(key).cloned().unwrap_or_else(|| "-".into());
+            std::iter::once(key.clone()).chain(recipes.iter().map(value)).collect()
+        })
+        .collect()
+}
+
+/// Columns padded to their widest cell.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipes_are_held_against_each_other_key_by_key() {
+        let a = keys("[train]\nsteps = 10\nseed = 1\n\n[data.normalise]\nlow = 0\n");
+        let b = keys("[train]\nsteps = 10\nseed = 2\n");
+        assert_eq!(differences(&[a, b]), [["data.normalise.low", "0", "-"], ["train.seed", "1", "2"]]);
+    }
+
+    #[test]
+    fn columns_stand_under_each_other() {
+        let rows = [vec!["a".into(), "bb".into()], vec!["ccc".into(), "d".into()]];
+        assert_eq!(aligned(&rows), "a    bb\nccc  d");
+    }
+}

@@ -1,0 +1,116 @@
+//! `evaluate`: the scores of a run, on its own test part or on other data.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use multivalued_data::report::Report;
+
+use super::options::Reading;
+use crate::device::DeviceChoice;
+use crate::exit::{Failure, Outcome};
+use crate::folder;
+use crate::run::RunFolder;
+use crate::run::cases::{Cases, TEST};
+use crate::run::evaluation::Evaluation;
+use crate::terminal::say;
+
+/// Score a run's model and print the table of all scores
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  multivalued evaluate runs/lidc\n  multivalued evaluate runs/lidc --data \
+other/manifest.jsonl --json other.json --html other.html\n  multivalued evaluate runs/demo --require \
+'ged_exact<=0.08' --require 'mode_recall>=0.9'\n\nThe run's own report.json, report.html and sheets are \
+written anew where its own test part is scored. Exit code 1 where a --require does not hold."
+)]
+pub struct Evaluate {
+    /// The run's folder
+    run: PathBuf,
+    /// Another data set to score on
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+    /// The part to score
+    #[arg(long, value_name = "NAME", default_value = TEST)]
+    split: String,
+    /// Write the report as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// A bound that a score must keep, as 'ged_exact<=0.1' or 'mode_recall>=0.9'
+    #[arg(long, value_name = "BOUND")]
+    require: Vec<Bound>,
+    /// What computes: auto, cpu or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+}
+
+/// A score and the value it must not pass.
+#[derive(Debug, Clone)]
+struct Bound {
+    score: String,
+    at_least: bool,
+    value: f64,
+}
+
+impl FromStr for Bound {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (at_least, parts) = match (text.split_once(">="), text.split_once("<=")) {
+            (Some(parts), None) => (true, parts),
+            (None, Some(parts)) => (false, parts),
+            _ => return Err("write it as SCORE<=VALUE or SCORE>=VALUE".into()),
+        };
+        let value = parts.1.trim().parse().map_err(|_| format!("'{}' is no number", parts.1))?;
+        Ok(Self { score: parts.0.trim().to_owned(), at_least, value })
+    }
+}
+
+impl Bound {
+    /// Nothing where it holds, else a sentence.
+    fn broken(&self, report: &Report) -> Outcome<Option<String>> {
+        let scores = report.summary.numbers();
+        let Some((_, found)) = scores.iter().find(|(name, _)| *name == self.score) else {
+            let near = multivalued::recipe::suggestion(&self.score, scores.iter().map(|(name, _)| *name));
+            return Err(Failure::user(
+                "--require",
+                format!("the report has no score '{}'{near}", self.score),
+            ));
+        };
+        let holds = if self.at_least { *found >= self.value } else { *found <= self.value };
+        let sign = if self.at_least { "at least" } else { "at most" };
+        Ok((!holds).then(|| format!("{} is {found:.4}, but {sign} {} is required", self.score, self.value)))
+    }
+}
+
+impl Evaluate {
+    pub fn run(&self) -> Outcome {
+        let device = self.device.open()?;
+        let run = RunFolder::open(&self.run)?;
+        let cases = match &self.data {
+            Some(path) => Cases::of_path(path, &self.reading)?,
+            None => Cases::of_run(&run)?,
+        };
+        let evaluation = Evaluation::of(&run, cases, &self.split, &device)?;
+        if self.data.is_none() && self.split == TEST {
+            evaluation.publish(&run)?;
+        }
+        if let Some(path) = &self.json {
+            folder::write(path, (evaluation.report.to_json() + "\n").as_bytes())?;
+        }
+        if let Some(path) = &self.html {
+            folder::write(path, evaluation.page(&run)?.as_bytes())?;
+        }
+        say(evaluation.report.table().trim_end())?;
+        let broken = self.require.iter().map(|bound| bound.broken(&evaluation.report));
+        let broken: Vec<String> = broken.collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect();
+        match broken.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::BelowBound(format!("{}: {}", self.run.display(), broken.join("; ")))),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `generate`: a synthetic task as a folder of files, with its weights and its truth in a manifest.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use multivalued_data::Case;
+use multivalued_data::synthetic::{Task, TaskName, write_dataset};
+
+use crate::exit::{Failure, Outcome};
+use crate::folder;
+use crate::terminal::say;
+
+/// Write a synthetic task with known truth to a folder that the other commands read
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  multivalued generate shapes --out shapes\n  multivalued generate \
+raters --count train=500,val=50,test=100 --size 128 --seed 7 --out raters")]
+pub struct Generate {
+    /// Which task (docs/tasks.md)
+    #[arg(value_parser = PossibleValuesParser::new(TaskName::ALL.map(TaskName::as_str)))]
+    task: String,
+    /// The new folder
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Width and height in pixels [default: the task's own]
+    #[arg(long, value_name = "PIXELS")]
+    size: Option<usize>,
+    /// How many cases in each split
+    #[arg(long, value_name = "SPLIT=N,…", default_value = "train=200,val=40,test=40", value_delimiter = ',')]
+    count: Vec<SplitCount>,
+    /// Seed of all cases
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// So many cases of a split, as `train=200`.
+#[derive(Debug, Clone)]
+struct SplitCount {
+    split: String,
+    count: usize,
+}
+
+impl std::str::FromStr for SplitCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (split, count) = text.split_once('=').ok_or("write it as SPLIT=N, such as train=200")?;
+        // The split becomes part of file names.
+        if split.is_empty() || !split.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+            return Err(format!("the split '{split}' may hold letters, digits and '-' only"));
+        }
+        match count.parse() {
+            Ok(count @ 1..=100_000) => Ok(Self { split: split.to_owned(), count }),
+            _ => Err(format!("'{count}' cases; choose 1 to 100000")),
+        }
+    }
+}
+
+impl Generate {
+    pub fn run(&self) -> Outcome {
+        let name: TaskName = self.task.parse()?;
+        let task = Task::new(name, self.size.unwrap_or_else(|| name.usual_size()), self.seed)?;
+        for (at, one) in self.count.iter().enumerate() {
+            if self.count[..at].iter().any(|other| other.split == one.split) {
+                return Err(Failure::user("--count", format!("the split '{}' is given twice", one.split)));
+            }
+        }
+        folder::make_empty(&self.out)?;
+        let generated: Vec<(&str, Vec<Case>)> =
+            self.count.iter().map(|one| (one.split.as_str(), task.generate(&one.split, one.count))).collect();
+        let splits: Vec<(&str, &[Case])> =
+            generated.iter().map(|(split, cases)| (*split, &cases[..])).collect();
+        write_dataset(&self.out, &splits)?;
+        let total: usize = self.count.iter().map(|one| one.count).sum();
+        say(&format!(
+            "{total} cases of {name}, {0} x {0} pixels, seed {1}, in {2}",
+            task.size(),
+            task.seed(),
+            self.out.display()
+        ))
+    }
+}

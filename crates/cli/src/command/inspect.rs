@@ -1,0 +1,175 @@
+//! `inspect`: what a run has learned: its curves, and what each of its codes says.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use multivalued_data::{Case, Hypothesis, Prediction};
+
+use crate::device::DeviceChoice;
+use crate::exit::Outcome;
+use crate::folder;
+use crate::log::{self, Record};
+use crate::picture::{Exhibit, png, sheet};
+use crate::run::RunFolder;
+use crate::run::cases::{Cases, TEST, VALIDATION};
+use crate::run::model::RunModel;
+use crate::terminal::{say, two_columns};
+
+/// Images that are looked at for what a code means.
+const LOOKED_AT: usize = 200;
+/// Images on the sheet of codes.
+const SHOWN: usize = 8;
+
+/// Look into a run: its curves, which codes it uses and what each of them says
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  multivalued inspect runs/demo\n\nWrites sheets/codes.png into the run: one \
+column per code in the order of the table, one row per image."
+)]
+pub struct Inspect {
+    /// The run's folder
+    run: PathBuf,
+    /// What computes: auto, cpu or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+}
+
+impl Inspect {
+    pub fn run(&self) -> Outcome {
+        let device = self.device.open()?;
+        let run = RunFolder::open(&self.run)?;
+        if run.log().is_file() {
+            say(&curves(&log::read(&run.log())?))?;
+        }
+        let model = RunModel::of_run(&run, &device)?;
+        let mut cases = Cases::of_run(&run)?;
+        let part = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)).unwrap_or("train");
+        let (_, cases) = cases.take(part)?;
+        let cases = &cases[..cases.len().min(LOOKED_AT)];
+        let predictions = model.predict_cases(cases)?;
+        let codes = codes(&predictions);
+        say(&format!("\n{}", table(&codes, cases)))?;
+        let by_code: Vec<Prediction> = predictions.iter().map(|one| in_order(one, &codes)).collect();
+        let shown = cases.iter().zip(&by_code).take(SHOWN);
+        let exhibits: Vec<_> =
+            shown.map(|(case, prediction)| Exhibit { case, prediction, ged: None }).collect();
+        folder::make(&run.sheets())?;
+        let path = run.sheets().join("codes.png");
+        folder::write(&path, &png(&sheet(&exhibits)))?;
+        say(&format!("\nsheet of codes: {}", path.display()))
+    }
+}
+
+/// How the training went, each curve as one line of blocks.
+fn curves(records: &[Record]) -> String {
+    let wanted = [
+        ("loss.total", "loss"),
+        ("validation.ged_exact", "validation GED"),
+        ("used_codes", "codes in use"),
+        ("mean_inner_product", "mean inner product"),
+        ("changed_assignments", "changed assignments"),
+    ];
+    let mut rows = Vec::new();
+    for (key, name) in wanted {
+        let values: Vec<f64> = records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Epoch { numbers, .. } => numbers.get(key).copied(),
+                _ => None,
+            })
+            .collect();
+        if let (Some(first), Some(last)) = (values.first(), values.last()) {
+            // Adding zero to what is rounded to it takes away its sign.
+            let [first, last] = [first, last].map(|value| (value * 1e4).round() / 1e4 + 0.0);
+            rows.push((name.to_owned(), format!("{}  {first:.4} to {last:.4}", blocks(&values))));
+        }
+    }
+    if let Some(Record::End { step, seconds, reason }) = records.last() {
+        rows.push(("ended".into(), format!("{reason} at step {step} after {seconds:.0} s")));
+    }
+    two_columns(&rows)
+}
+
+/// At most forty blocks, each as high as the mean of its share of the values.
+fn blocks(values: &[f64]) -> String {
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let per_block = values.len().div_ceil(40).max(1);
+    let means: Vec<f64> =
+        values.chunks(per_block).map(|chunk| chunk.iter().sum::<f64>() / chunk.len() as f64).collect();
+    let low = means.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let block = |value: &f64| match high > low {
+        true => BLOCKS[((value - low) / (high - low) * 7.0).round() as usize],
+        false => BLOCKS[0],
+    };
+    means.iter().map(block).collect()
+}
+
+/// What a code says over all images.
+struct Code {
+    code: usize,
+    /// Images of which it is one of the hypotheses of at least one percent.
+    images: usize,
+    probability: f64,
+    area: f64,
+    empty: usize,
+}
+
+/// The codes that say something, the most probable first.
+fn codes(predictions: &[Prediction]) -> Vec<Code> {
+    let mut codes: Vec<Code> = Vec::new();
+    let said = predictions.iter().flat_map(|one| &one.hypotheses);
+    for Hypothesis { mask, probability, code } in said.filter(|one| one.probability >= 0.01) {
+        let at = codes.iter().position(|one| one.code == *code).unwrap_or_else(|| {
+            codes.push(Code { code: *code, images: 0, probability: 0.0, area: 0.0, empty: 0 });
+            codes.len() - 1
+        });
+        let one = &mut codes[at];
+        let pixels = (mask.width() * mask.height()).max(1) as f64;
+        one.images += 1;
+        one.probability += f64::from(*probability);
+        one.area += (0..mask.classes()).map(|class| mask.area(class)).sum::<usize>() as f64 / pixels;
+        one.empty += usize::from(mask.is_empty());
+    }
+    codes.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
+    codes
+}
+
+fn table(codes: &[Code], cases: &[Case]) -> String {
+    let all = cases.len().max(1) as f64;
+    let mut lines = vec![format!(
+        "{:>4}  {:>10}  {:>16}  {:>9}  {:>9}",
+        "code", "images", "mean probability", "mean area", "empty"
+    )];
+    for one in codes {
+        let own = one.images as f64;
+        lines.push(format!(
+            "{:>4}  {:>8.1} %  {:>16.4}  {:>7.2} %  {:>7.1} %",
+            one.code,
+            100.0 * own / all,
+            one.probability / all,
+            100.0 * one.area / own,
+            100.0 * one.empty as f64 / own
+        ));
+    }
+    lines.push(format!("over {} images; hypotheses of 1 % and more", cases.len()));
+    lines.join("\n")
+}
+
+/// The hypotheses in the table's order; a code that says nothing of an image is left out.
+fn in_order(prediction: &Prediction, codes: &[Code]) -> Prediction {
+    let of = |code: &Code| prediction.hypotheses.iter().find(|one| one.code == code.code).cloned();
+    Prediction { hypotheses: codes.iter().filter_map(of).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_become_blocks() {
+        assert_eq!(blocks(&[0.0, 1.0, 0.5]), "▁█▅");
+        assert_eq!(blocks(&[2.0, 2.0]), "▁▁");
+        assert_eq!(blocks(&(0..400).map(f64::from).collect::<Vec<_>>()).chars().count(), 40);
+    }
+}

@@ -1,0 +1,66 @@
+//! The commands: one file each, with its options beside what it does.
+
+mod bench;
+mod calibrate;
+mod compare;
+mod completions;
+mod demo;
+mod evaluate;
+mod generate;
+mod inspect;
+mod man;
+pub mod options;
+mod predict;
+mod train;
+mod validate;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Outcome;
+
+/// Learn dynamic multi-valued mappings: one image in, a varying set of plausible masks with honest
+/// probabilities out.
+#[derive(Debug, Parser)]
+#[command(name = "multivalued", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done, 1 below a requested bound, 2 the user's error, 74 the system \
+refused to read or write, 75 interrupted with a checkpoint saved.")]
+pub struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::Demo),
+    Generate(generate::Generate),
+    Validate(validate::Validate),
+    Train(train::Train),
+    Predict(predict::Predict),
+    Evaluate(evaluate::Evaluate),
+    Calibrate(calibrate::Calibrate),
+    Inspect(inspect::Inspect),
+    Compare(compare::Compare),
+    Bench(bench::Bench),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+impl Program {
+    /// Runs the command that was given.
+    pub fn run(self) -> Outcome {
+        match self.command {
+            Command::Demo(command) => command.run(),
+            Command::Generate(command) => command.run(),
+            Command::Validate(command) => command.run(),
+            Command::Train(command) => command.run(),
+            Command::Predict(command) => command.run(),
+            Command::Evaluate(command) => command.run(),
+            Command::Calibrate(command) => command.run(),
+            Command::Inspect(command) => command.run(),
+            Command::Compare(command) => command.run(),
+            Command::Bench(command) => command.run(),
+            Command::Completions(command) => command.run(),
+            Command::Man(command) => command.run(),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! How the program ends: the exit codes, and failures as one sentence of place, cause and remedy.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Why a command did not end with 0.
+#[derive(Debug)]
+pub enum Failure {
+    /// 1: the work was done, but its result is below a bound that was asked for.
+    BelowBound(String),
+    /// 2: something the user can repair: an argument, a recipe, a file.
+    User(String),
+    /// 74: the operating system refused to read or write.
+    Io(String),
+    /// 75: stopped by a signal after a checkpoint was saved.
+    Interrupted(String),
+    /// 0 and silent: whoever read the output has closed it, as `head` does.
+    OutputClosed,
+}
+
+/// A command's result.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// The user's error at a place: a path, an option, a key.
+    pub fn user(place: impl fmt::Display, reason: impl fmt::Display) -> Self {
+        Self::User(format!("{place}: {reason}"))
+    }
+
+    /// The operating system's refusal at a path. What is missing or is of the wrong kind is the user's
+    /// to repair; a full disk, a lost device or a lack of permission is the system's.
+    pub fn io(path: &Path, source: &io::Error) -> Self {
+        let place = path.display();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::user(place, "there is no such file or folder; check the path"),
+            io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => Self::user(place, source),
+            io::ErrorKind::InvalidData => Self::user(place, format!("{source}; is it the right file?")),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::Io(format!("{place}: {source}; free some space or choose another folder"))
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::Io(format!("{place}: {source}; choose a folder you may write to"))
+            }
+            _ => Self::Io(format!("{place}: {source}")),
+        }
+    }
+
+    /// Tells the failure on standard error and gives its exit code.
+    pub fn report(&self) -> ExitCode {
+        let (code, message) = match self {
+            Self::BelowBound(message) => (1, message),
+            Self::User(message) => (2, message),
+            Self::Io(message) => (74, message),
+            Self::Interrupted(message) => (75, message),
+            Self::OutputClosed => return ExitCode::SUCCESS,
+        };
+        let word = if code == 75 { "interrupted" } else { "error" };
+        crate::terminal::complain(&format!("{word}: {message}"));
+        ExitCode::from(code)
+    }
+}
+
+impl From<multivalued_data::Error> for Failure {
+    fn from(error: multivalued_data::Error) -> Self {
+        match error {
+            multivalued_data::Error::Io { path, source } => Self::io(&path, &source),
+            other => Self::User(other.to_string()),
+        }
+    }
+}
+
+impl From<multivalued::Error> for Failure {
+    fn from(error: multivalued::Error) -> Self {
+        match error {
+            multivalued::Error::Data(error) => error.into(),
+            multivalued::Error::Io { path, source } => Self::io(&path, &source),
+            other => Self::User(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_of_the_system_is_told_apart_from_a_wrong_path() {
+        for (kind, system) in [
+            (io::ErrorKind::NotFound, false),
+            (io::ErrorKind::IsADirectory, false),
+            (io::ErrorKind::InvalidData, false),
+            (io::ErrorKind::StorageFull, true),
+            (io::ErrorKind::PermissionDenied, true),
+            (io::ErrorKind::Other, true),
+        ] {
+            let failure = Failure::io(Path::new("run"), &io::Error::from(kind));
+            assert_eq!(matches!(failure, Failure::Io(_)), system, "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Charts as inline SVG: lines, dots and rules over two axes. Colours come from the page's style, so that
+//! a chart follows light and dark.
+
+use std::fmt::Write;
+
+use super::html::{escaped, number};
+
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 240.0;
+/// Left, right, top, bottom.
+const MARGINS: [f64; 4] = [56.0, 14.0, 12.0, 40.0];
+
+/// Up to so many points a line shows them.
+const FEW: usize = 12;
+
+/// How an axis runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Axis {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+}
+
+impl Axis {
+    /// An axis that holds all values, with some room; finite values only are passed in.
+    fn around(values: impl Iterator<Item = f64>, logarithmic: bool) -> Self {
+        let (low, high) =
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+        match (low <= high, logarithmic) {
+            (false, _) => Self { low: 0.0, high: 1.0, logarithmic: false },
+            (true, true) => Self { low: low / 1.1, high: high * 1.1, logarithmic },
+            (true, false) => {
+                // What differs by rounding alone is drawn as a level, not as a mountain.
+                let room = if high - low > 1e-6 { 0.04 * (high - low) } else { 0.5 * high.abs().max(1.0) };
+                // Zero is a natural end of what cannot be negative.
+                let low = if low >= 0.0 && low < 0.35 * high { 0.0 } else { low - room };
+                Self { low, high: high + room, logarithmic }
+            }
+        }
+    }
+
+    /// Where a value lies, 0 to 1.
+    fn share(&self, value: f64) -> f64 {
+        if self.logarithmic {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        }
+    }
+
+    /// Round values, at most about six.
+    fn ticks(&self) -> Vec<f64> {
+        if self.logarithmic {
+            let decades = (self.high / self.low).log10();
+            let factors: &[f64] = if decades < 1.0 {
+                &[1.0, 2.0, 3.0, 5.0, 7.0]
+            } else if decades < 3.0 {
+                &[1.0, 3.0]
+            } else {
+                &[1.0]
+            };
+            let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+            let all = (first..=last).flat_map(|power| factors.iter().map(move |f| f * 10f64.powi(power)));
+            return all.filter(|tick| (self.low..=self.high).contains(tick)).collect();
+        }
+        let rough = (self.high - self.low) / 5.0;
+        let power = 10f64.powf(rough.log10().floor());
+        let step =
+            [1.0, 2.0, 5.0, 10.0].map(|f| f * power).into_iter().find(|&s| s >= rough).unwrap_or(rough);
+        let first = (self.low / step).ceil() as i64;
+        (first..)
+            .map(|k| k as f64 * step)
+            .take_while(|&tick| tick <= self.high + 1e-9 * step)
+            .take(12)
+            .collect()
+    }
+}
+
+/// What is drawn.
+#[derive(Debug, Clone)]
+enum Mark {
+    Line(Vec<(f64, f64)>),
+    Dots(Vec<(f64, f64)>),
+    /// A level, straight across.
+    Rule(f64),
+    /// From corner to corner: where both axes are equal.
+    Diagonal,
+}
+
+/// A chart in the making.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    title: String,
+    x_title: String,
+    y_title: String,
+    logarithmic: bool,
+    unit_square: bool,
+    marks: Vec<(String, Mark)>,
+}
+
+impl Chart {
+    /// An empty chart.
+    pub fn new(title: &str, x_title: &str, y_title: &str) -> Self {
+        Self {
+            title: title.into(),
+            x_title: x_title.into(),
+            y_title: y_title.into(),
+            logarithmic: false,
+            unit_square: false,
+            marks: Vec::new(),
+        }
+    }
+
+    /// With a logarithmic scale upwards, where no value is negative; zeros are then left out.
+    pub fn logarithmic(mut self) -> Self {
+        self.logarithmic = true;
+        self
+    }
+
+    /// With both axes from 0 to 1.
+    pub fn unit_square(mut self) -> Self {
+        self.unit_square = true;
+        self
+    }
+
+    /// Adds a line.
+    pub fn line(mut self, name: &str, points: Vec<(f64, f64)>) -> Self {
+        self.marks.push((name.into(), Mark::Line(finite(points))));
+        self
+    }
+
+    /// Adds dots.
+    pub fn dots(mut self, name: &str, points: Vec<(f64, f64)>) -> Self {
+        self.marks.push((name.into(), Mark::Dots(finite(points))));
+        self
+    }
+
+    /// Adds a level.
+    pub fn rule(mut self, name: &str, level: f64) -> Self {
+        self.marks.push((name.into(), Mark::Rule(level)));
+        self
+    }
+
+    /// Adds the line on which both axes are equal.
+    pub fn diagonal(mut self, name: &str) -> Self {
+        self.marks.push((name.into(), Mark::Diagonal));
+        self
+    }
+
+    /// The chart as a figure with its legend.
+    pub fn render(&self) -> String {
+        let (x, y) = self.axes();
+        let [left, right, top, bottom] = MARGINS;
+        let place = |(px, py): (f64, f64)| {
+            let across = left + x.share(px).clamp(0.0, 1.0) * (WIDTH - left - right);
+            (across, HEIGHT - bottom - y.share(py).clamp(0.0, 1.0) * (HEIGHT - top - bottom))
+        };
+        let mut svg = String::new();
+        // Writing to a string cannot fail.
+        let _ = write!(
+            svg,
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+            escaped(&self.title)
+        );
+        let (floor, end) = (HEIGHT - bottom, WIDTH - right);
+        for tick in y.ticks() {
+            let (_, py) = place((x.low, tick));
+            let _ = write!(
+                svg,
+                "<line class=\"grid\" x1=\"{left}\" x2=\"{end}\" y1=\"{py:.1}\" y2=\"{py:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                left - 6.0,
+                py + 4.0,
+                tick_text(tick)
+            );
+        }
+        for tick in x.ticks() {
+            let (px, _) = place((tick, y.low));
+            let _ = write!(
+                svg,
+                "<line class=\"axis\" x1=\"{px:.1}\" x2=\"{px:.1}\" y1=\"{floor}\" y2=\"{:.1}\"/><text x=\"{px:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                floor + 4.0,
+                floor + 16.0,
+                tick_text(tick)
+            );
+        }
+        let _ = write!(
+            svg,
+            "<line class=\"axis\" x1=\"{left}\" x2=\"{end}\" y1=\"{floor}\" y2=\"{floor}\"/><text class=\"title\" x=\"{end}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            HEIGHT - 6.0,
+            escaped(&self.x_title)
+        );
+        for (at, (name, mark)) in self.marks.iter().enumerate() {
+            let class = format!("s{}", at % 6 + 1);
+            match mark {
+                Mark::Line(points) => {
+                    let path: Vec<_> = points
+                        .iter()
+                        .filter(|(_, py)| *py > 0.0 || !y.logarithmic)
+                        .map(|&point| {
+                            let (px, py) = place(point);
+                            format!("{px:.1},{py:.1}")
+                        })
+                        .collect();
+                    let _ = write!(svg, "<polyline class=\"line {class}\" points=\"{}\"/>", path.join(" "));
+                    // Of few points it shall be seen where they are.
+                    if points.len() <= FEW {
+                        let _ = write!(svg, "{}", circles(points, &class, place));
+                    }
+                }
+                Mark::Dots(points) => svg.push_str(&circles(points, &class, place)),
+                Mark::Rule(level) => {
+                    let (_, py) = place((x.low, *level));
+                    let _ = write!(
+                        svg,
+                        "<line class=\"rule {class}\" x1=\"{left}\" x2=\"{end}\" y1=\"{py:.1}\" y2=\"{py:.1}\"><title>{} {}</title></line>",
+                        escaped(name),
+                        number(*level)
+                    );
+                }
+                Mark::Diagonal => {
+                    let ((x1, y1), (x2, y2)) = (place((x.low, y.low)), place((x.high, y.high)));
+                    let _ = write!(
+                        svg,
+                        "<line class=\"rule {class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+                    );
+                }
+            }
+        }
+        svg.push_str("</svg>");
+        format!(
+            "<figure class=\"chart\"><figcaption><strong>{}</strong> <span class=\"unit\">{}</span>{}</figcaption>{svg}</figure>",
+            escaped(&self.title),
+            escaped(&self.y_title),
+            self.legend()
+        )
+    }
+
+    fn axes(&self) -> (Axis, Axis) {
+        if self.unit_square {
+            let unit = Axis { low: 0.0, high: 1.0, logarithmic: false };
+            return (unit, unit);
+        }
+        let points = || {
+            self.marks.iter().flat_map(|(_, mark)| match mark {
+                Mark::Line(points) | Mark::Dots(points) => points.as_slice(),
+                Mark::Rule(_) | Mark::Diagonal => &[],
+            })
+        };
+        let levels = self.marks.iter().filter_map(|(_, mark)| match mark {
+            Mark::Rule(level) => Some(*level),
+            _ => None,
+        });
+        let heights: Vec<f64> = points().map(|&(_, y)| y).chain(levels).collect();
+        let logarithmic = self.logarithmic && heights.iter().all(|&value| value >= 0.0);
+        let heights = heights.into_iter().filter(|&value| value > 0.0 || !logarithmic);
+        (Axis::around(points().map(|&(x, _)| x), false), Axis::around(heights, logarithmic))
+    }
+
+    /// A swatch and a name for each mark; none where there is only one.
+    fn legend(&self) -> String {
+        if self.marks.len() < 2 {
+            return String::new();
+        }
+        let entries = self.marks.iter().enumerate().map(|(at, (name, mark))| {
+            let kind = match mark {
+                Mark::Line(_) => "line",
+                Mark::Dots(_) => "dot",
+                Mark::Rule(_) | Mark::Diagonal => "rule",
+            };
+            let level = match mark {
+                Mark::Rule(level) => format!(" {}", number(*level)),
+                _ => String::new(),
+            };
+            format!(
+                "<span class=\"key\"><i class=\"{kind} s{}\"></i>{}{level}</span>",
+                at % 6 + 1,
+                escaped(name)
+            )
+        });
+        format!("<span class=\"legend\">{}</span>", entries.collect::<String>())
+    }
+}
+
+/// Points as small circles that tell their value.
+fn circles(points: &[(f64, f64)], class: &str, place: impl Fn((f64, f64)) -> (f64, f64)) -> String {
+    let circle = |&point: &(f64, f64)| {
+        let (x, y) = place(point);
+        let value = number(point.1);
+        format!(
+            "<circle class=\"dot {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"><title>{value}</title></circle>"
+        )
+    };
+    points.iter().map(circle).collect()
+}
+
+fn finite(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite()).collect()
+}
+
+/// Ticks are round: no trailing zeros.
+fn tick_text(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    if !(1e-3..1e5).contains(&value.abs()) {
+        return format!("{value:.0e}");
+    }
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        let axis = Axis { low: 0.0, high: 0.47, logarithmic: false };
+        assert_eq!(
+            axis.ticks().iter().map(|&t| tick_text(t)).collect::<Vec<_>>(),
+            ["0", "0.1", "0.2", "0.3", "0.4"]
+        );
+        let axis = Axis { low: 0.002, high: 0.4, logarithmic: true };
+        assert_eq!(
+            axis.ticks().iter().map(|&t| tick_text(t)).collect::<Vec<_>>(),
+            ["0.003", "0.01", "0.03", "0.1", "0.3"]
+        );
+        assert_eq!(tick_text(200_000.0), "2e5");
+    }
+
+    #[test]
+    fn odd_values_leave_a_sound_chart() {
+        for points in [
+            vec![],
+            vec![(1.0, 2.0)],
+            vec![(f64::NAN, 1.0), (2.0, f64::INFINITY)],
+            vec![(3.0, 0.0), (3.0, 0.0)],
+        ] {
+            let svg = Chart::new("t <1>", "x", "y")
+                .logarithmic()
+                .line("a", points.clone())
+                .dots("b", points)
+                .render();
+            assert!(svg.contains("t &lt;1&gt;") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+
+    #[test]
+    fn a_point_lies_where_its_values_say() {
+        let svg = Chart::new("t", "x", "y").unit_square().dots("d", vec![(0.5, 0.5)]).render();
+        let [left, right, top, bottom] = MARGINS;
+        let (x, y) = (left + (WIDTH - left - right) / 2.0, top + (HEIGHT - top - bottom) / 2.0);
+        assert!(svg.contains(&format!("cx=\"{x:.1}\" cy=\"{y:.1}\"")), "{svg}");
+    }
+}

@@ -1,0 +1,70 @@
+//! How the training went: curves from the log's epochs.
+
+use std::collections::BTreeMap;
+
+use super::chart::Chart;
+use super::html::escaped;
+use crate::log::Record;
+
+/// The curves besides the loss, in the page's order.
+const NAMED: [(&str, &str, &str); 11] = [
+    ("validation.ged_exact", "Validation GED", "lower is better"),
+    ("used_codes", "Codes in use", "codes that served an annotation in a thousand"),
+    ("mean_inner_product", "Mean inner product of the codes", "0 is orthogonal"),
+    ("perplexity", "Perplexity of the codes", "effective number of codes"),
+    ("active_codes", "Codes that take part", "the others are in reserve"),
+    ("changed_assignments", "Changed assignments", "share of images since the epoch before"),
+    ("validation.hm_iou", "Validation matched IoU", "higher is better"),
+    ("validation.n_x_1pct", "Hypotheses of 1 % and more", "per validation image"),
+    ("h_norm", "Length of h", "before the classifier"),
+    ("gradient_norm", "Norm of the gradients", "mean over the epoch"),
+    ("learning_rate", "Learning rate", ""),
+];
+
+/// The section, or nothing where the log has no epochs.
+pub fn section(log: &[Record]) -> String {
+    let curves = curves(log);
+    if curves.is_empty() {
+        return String::new();
+    }
+    let is_loss = |name: &str| name.starts_with("loss.");
+    let mut losses = Chart::new("Loss terms", "epoch", "mean over the epoch").logarithmic();
+    let mut terms: Vec<_> = curves.iter().filter(|(name, _)| is_loss(name)).collect();
+    // What was minimised first, its terms after it.
+    terms.sort_by_key(|(name, _)| *name != "loss.total");
+    for (name, points) in terms {
+        let name = name.trim_start_matches("loss.").replace('_', " ");
+        // A term that the recipe does not use is zero throughout.
+        if points.iter().any(|&(_, value)| value != 0.0) {
+            losses = losses.line(&name, points.clone());
+        }
+    }
+    let mut charts = losses.render();
+    for (key, title, unit) in NAMED {
+        if let Some(points) = curves.get(key) {
+            charts += &Chart::new(title, "epoch", unit).line(title, points.clone()).render();
+        }
+    }
+    format!("<h2>How it was learned</h2>\n{}<div class=\"charts\">{charts}</div>", ended_early(log))
+}
+
+/// The points of every number by its name.
+fn curves(log: &[Record]) -> BTreeMap<String, Vec<(f64, f64)>> {
+    let mut curves: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for record in log {
+        let Record::Epoch { epoch, numbers, .. } = record else { continue };
+        for (name, &value) in numbers {
+            curves.entry(name.clone()).or_default().push((*epoch as f64, value));
+        }
+    }
+    curves
+}
+
+fn ended_early(log: &[Record]) -> String {
+    match log.last() {
+        Some(Record::End { reason, step, .. }) if reason != "finished" => {
+            format!("<p class=\"warning\">The training ended at step {step}: {}.</p>\n", escaped(reason))
+        }
+        _ => String::new(),
+    }
+}

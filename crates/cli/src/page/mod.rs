@@ -1,0 +1,194 @@
+//! The report page: one HTML file that holds everything it shows, with no script and no network.
+
+mod chart;
+mod curves;
+mod exhibits;
+mod html;
+
+use multivalued_data::metric::calibration::ReliabilityBin;
+use multivalued_data::report::Report;
+
+use crate::log::Record;
+use crate::picture::Exhibit;
+use chart::Chart;
+use html::{escaped, fact_table, number};
+
+/// What a page shows.
+#[derive(Debug)]
+pub struct Page<'a> {
+    /// The run's or the recipe's name.
+    pub title: &'a str,
+    /// The evaluation.
+    pub report: &'a Report,
+    /// The training's log; empty where there was no training.
+    pub log: &'a [Record],
+    /// The resolved recipe as TOML; empty where there is none.
+    pub recipe: &'a str,
+    /// Where the result comes from: data, commit, device, seeds.
+    pub facts: &'a [(String, String)],
+    /// All images that may be shown, in the report's order.
+    pub exhibits: &'a [Exhibit<'a>],
+}
+
+impl Page<'_> {
+    /// The whole file.
+    pub fn render(&self) -> String {
+        let title = escaped(self.title);
+        let sections = [
+            self.head(),
+            self.examples(),
+            curves::section(self.log),
+            self.honesty(),
+            self.ged_by_image(),
+            self.best_and_worst(),
+            self.scores(),
+            self.provenance(),
+        ];
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>{title} · multivalued</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n\
+             <body>\n<main>\n{}\n<footer>multivalued {} · this page is complete in itself and asks nothing of the network.</footer>\n\
+             </main>\n</body>\n</html>\n",
+            include_str!("style.css"),
+            sections.join("\n"),
+            env!("CARGO_PKG_VERSION"),
+        )
+    }
+
+    fn head(&self) -> String {
+        let summary = &self.report.summary;
+        let scores = &summary.scores;
+        let interval = |key: &str| {
+            let found = self.report.intervals.get(key);
+            found.map_or(String::new(), |[low, high]| format!(", 95 % {} to {}", number(*low), number(*high)))
+        };
+        let mut tiles = vec![(number(scores.ged_exact), format!("GED{}", interval("ged_exact")))];
+        if let Some(oracle) = summary.oracle_ged {
+            tiles.push((number(oracle), "GED of the truth itself".into()));
+        }
+        tiles.push((number(scores.hm_iou), "matched IoU".into()));
+        if let Some(truth) = &summary.truth {
+            tiles.push((number(truth.mode_recall), "share of true modes found".into()));
+            tiles.push((number(truth.mode_probability_mae), "error of a mode's probability".into()));
+        }
+        tiles.push((number(scores.n_x_1pct), "hypotheses of 1 % and more per image".into()));
+        tiles.push((number(summary.pooled.mode_ece), "calibration error of hypotheses".into()));
+        let tiles = tiles.iter().map(|(value, name)| {
+            format!("<div class=\"tile\"><b>{}</b><span>{}</span></div>", escaped(value), escaped(name))
+        });
+        format!(
+            "<h1>{}</h1>\n<p>{} images of {} groups, split <em>{}</em>.</p>\n<div class=\"tiles\">{}</div>",
+            escaped(self.title),
+            summary.cases,
+            summary.groups,
+            escaped(&self.report.split),
+            tiles.collect::<String>()
+        )
+    }
+
+    fn examples(&self) -> String {
+        if self.exhibits.is_empty() {
+            return String::new();
+        }
+        let shown = self.exhibits.iter().take(8).map(exhibits::row).collect::<String>();
+        format!(
+            "<h2>What it says</h2>\n<p>The input, what readers drew with their share of the weight, and what \
+             the model says with its probabilities. Hypotheses under one percent are not shown.</p>\n{shown}"
+        )
+    }
+
+    fn best_and_worst(&self) -> String {
+        let mut scored: Vec<_> = self.exhibits.iter().filter(|one| one.ged.is_some()).collect();
+        if scored.len() < 8 {
+            return String::new();
+        }
+        scored.sort_by(|a, b| a.ged.unwrap_or(0.0).total_cmp(&b.ged.unwrap_or(0.0)));
+        let best = scored[..3].iter().map(|one| exhibits::row(one)).collect::<String>();
+        let worst = scored[scored.len() - 3..].iter().rev().map(|one| exhibits::row(one)).collect::<String>();
+        format!(
+            "<h2>Best cases</h2>\n<p>The lowest GED.</p>\n{best}\n<h2>Worst cases</h2>\n<p>The highest GED.</p>\n{worst}"
+        )
+    }
+
+    fn honesty(&self) -> String {
+        let points =
+            |bins: &[ReliabilityBin]| bins.iter().map(|bin| (bin.probability, bin.frequency)).collect();
+        let chart = |title: &str, bins: &[ReliabilityBin], error: f64| {
+            Chart::new(
+                title,
+                "said probability",
+                &format!("observed frequency · expected error {}", number(error)),
+            )
+            .unit_square()
+            .dots("bins", points(bins))
+            .diagonal("honest")
+            .render()
+        };
+        let (bins, pooled) = (&self.report.reliability, &self.report.summary.pooled);
+        let mut charts = chart("Hypotheses", &bins.modes, pooled.mode_ece);
+        charts += &chart("Pixels", &bins.pixels, pooled.pixel_ece_zero_bin);
+        // Where nothing is ever empty there is nothing to be honest about.
+        if bins.empty.iter().any(|bin| bin.probability > 0.0 || bin.frequency > 0.0) {
+            charts += &chart("\u{201c}Nothing there\u{201d}", &bins.empty, pooled.empty_ece);
+        }
+        format!(
+            "<h2>Are the probabilities honest?</h2>\n<p>What was said with probability p should happen in a \
+             share p of the cases: on the dashed line.</p>\n<div class=\"charts\">{charts}</div>"
+        )
+    }
+
+    fn ged_by_image(&self) -> String {
+        let points = |value: &dyn Fn(usize) -> Option<f64>| {
+            (0..self.report.images.len()).filter_map(|at| Some(((at + 1) as f64, value(at)?))).collect()
+        };
+        let images = &self.report.images;
+        let mut chart = Chart::new("GED of each image", "image", "lower is better")
+            .dots("images", points(&|at| Some(images[at].scores.ged_exact)))
+            .rule("mean", self.report.summary.scores.ged_exact);
+        if let Some(oracle) = self.report.summary.oracle_ged {
+            chart = chart.rule("mean of the truth itself", oracle);
+        }
+        format!("<h2>Image by image</h2>\n<div class=\"charts\">{}</div>", chart.render())
+    }
+
+    fn scores(&self) -> String {
+        let report = self.report;
+        let range = |found: Option<&[f64; 2]>| {
+            found.map_or(String::new(), |[low, high]| format!("{} to {}", number(*low), number(*high)))
+        };
+        let groups = report.intervals_by_group.as_ref();
+        let row = |(key, value): (&str, f64)| {
+            let by_group = groups.map_or(String::new(), |all| format!("<td>{}</td>", range(all.get(key))));
+            format!(
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{by_group}<td>{}</td></tr>",
+                escaped(key),
+                number(value),
+                range(report.intervals.get(key)),
+                report.std_over_images.get(key).map_or(String::new(), |std| number(*std)),
+            )
+        };
+        let rows = report.summary.numbers().into_iter().map(row).collect::<String>();
+        let by_group = if groups.is_some() { "<th>95 % over groups</th>" } else { "" };
+        format!(
+            "<h2>All scores</h2>\n<p>{}. docs/metrics.md has every formula.</p>\n<div class=\"wide\"><table><thead>\
+             <tr><th>score</th><th>mean</th><th>95 % over images</th>{by_group}<th>std over images</th></tr>\
+             </thead><tbody>{rows}</tbody></table></div>",
+            escaped(&report.convention)
+        )
+    }
+
+    fn provenance(&self) -> String {
+        let mut facts = self.facts.to_vec();
+        facts.extend(self.report.data_hash.iter().map(|hash| ("data hash".to_owned(), hash.clone())));
+        facts.push(("seed of draws and intervals".into(), self.report.seed.to_string()));
+        let recipe = match self.recipe {
+            "" => String::new(),
+            recipe => format!("<h2>Recipe</h2>\n<pre>{}</pre>", escaped(recipe.trim_end())),
+        };
+        format!("<h2>Where this comes from</h2>\n<div class=\"wide\">{}</div>\n{recipe}", fact_table(&facts))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Contact sheets like the paper's figures: one row per image, with its annotations and hypotheses.
+
+use image::{Rgb, RgbImage, imageops};
+use multivalued_data::{Annotation, Case, Hypothesis, Prediction};
+
+use super::{ANNOTATION, HYPOTHESIS, digits, enlarged, input, overlay};
+
+/// Most annotations, and most hypotheses, that a row shows.
+const MOST: usize = 8;
+/// Smallest edge of a tile.
+const EDGE: u32 = 96;
+/// Between tiles.
+const GAP: u32 = 6;
+/// Below a tile: its probability or weight as a bar and a number.
+const CAPTION: u32 = 8 + digits::HEIGHT;
+const PAPER: [u8; 3] = [24, 26, 30];
+const INK: [u8; 3] = [220, 222, 226];
+
+/// One image with what readers drew and what the model says; annotations are missing for an image that
+/// nobody annotated.
+#[derive(Debug, Clone, Copy)]
+pub struct Exhibit<'a> {
+    /// The case.
+    pub case: &'a Case,
+    /// The model's word on it.
+    pub prediction: &'a Prediction,
+    /// Its GED, where it was scored.
+    pub ged: Option<f64>,
+}
+
+impl<'a> Exhibit<'a> {
+    /// The annotations that are shown, each with its share of the weight.
+    pub fn annotations(&self) -> impl Iterator<Item = (&'a Annotation, f64)> {
+        let all = &self.case.annotations;
+        let total: f64 = all.iter().map(|annotation| f64::from(annotation.weight)).sum();
+        all.iter().take(MOST).map(move |annotation| (annotation, f64::from(annotation.weight) / total))
+    }
+
+    /// The hypotheses that are shown: the most probable ones of at least one percent, the first always.
+    pub fn hypotheses(&self) -> impl Iterator<Item = &'a Hypothesis> {
+        let listed = self.prediction.hypotheses.iter().enumerate();
+        let shown = listed.take_while(|(at, one)| *at < MOST && (*at == 0 || one.probability >= 0.01));
+        shown.map(|(_, one)| one)
+    }
+}
+
+/// A picture of rows: the image, its annotations (blue) with their weights, its hypotheses (orange)
+/// with their probabilities.
+pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
+    let annotations = exhibits.iter().map(|one| one.annotations().count()).max().unwrap_or(0) as u32;
+    let hypotheses = exhibits.iter().map(|one| one.hypotheses().count()).max().unwrap_or(0) as u32;
+    let tiles: Vec<_> = exhibits.iter().map(|one| enlarged(&input(&one.case.image), EDGE)).collect();
+    let width = tiles.iter().map(RgbImage::width).max().unwrap_or(0) + GAP;
+    let height = tiles.iter().map(RgbImage::height).max().unwrap_or(0) + GAP + CAPTION;
+    let columns = 1 + annotations + hypotheses;
+    // Wider gaps set the three groups apart.
+    let left = |column: u32| {
+        GAP + column * width + (u32::from(column > 0) + u32::from(column > annotations)) * 2 * GAP
+    };
+    let mut sheet = RgbImage::from_pixel(left(columns), GAP + height * exhibits.len() as u32, Rgb(PAPER));
+    for (row, exhibit) in exhibits.iter().enumerate() {
+        let top = GAP + row as u32 * height;
+        let picture = input(&exhibit.case.image);
+        imageops::replace(&mut sheet, &tiles[row], i64::from(left(0)), i64::from(top));
+        let mut put = |column: u32, tile: &RgbImage, share: f64, colour: [u8; 3]| {
+            let (x, tile) = (left(column), enlarged(tile, EDGE));
+            imageops::replace(&mut sheet, &tile, i64::from(x), i64::from(top));
+            let bar = (f64::from(tile.width()) * share.clamp(0.0, 1.0)).round() as u32;
+            for (dx, dy) in (0..bar).flat_map(|dx| (0..4).map(move |dy| (dx, dy))) {
+                sheet.put_pixel(x + dx, top + tile.height() + 2 + dy, Rgb(colour));
+            }
+            digits::draw(&mut sheet, x, top + tile.height() + 8, &format!("{share:.2}"), INK);
+        };
+        for (column, (annotation, share)) in exhibit.annotations().enumerate() {
+            put(1 + column as u32, &overlay(&picture, &annotation.mask, &ANNOTATION), share, ANNOTATION[0]);
+        }
+        for (column, one) in exhibit.hypotheses().enumerate() {
+            let tile = overlay(&picture, &one.mask, &HYPOTHESIS);
+            put(1 + annotations + column as u32, &tile, f64::from(one.probability), HYPOTHESIS[0]);
+        }
+    }
+    sheet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use multivalued_data::synthetic::{Task, TaskName, oracle_prediction};
+
+    #[test]
+    fn a_sheet_has_a_row_per_image_and_a_column_per_mask() {
+        let cases = Task::new(TaskName::Shapes, 48, 1).unwrap().generate("test", 3);
+        let predictions: Vec<_> = cases.iter().map(|case| oracle_prediction(case).unwrap()).collect();
+        let exhibits: Vec<_> = cases
+            .iter()
+            .zip(&predictions)
+            .map(|(case, prediction)| Exhibit { case, prediction, ged: None })
+            .collect();
+        let picture = sheet(&exhibits);
+        assert_eq!(picture.dimensions(), (GAP + 9 * (96 + GAP) + 4 * GAP, GAP + 3 * (96 + GAP + CAPTION)));
+        // The first annotation's bar is a quarter long.
+        let y = GAP + 96 + 2;
+        let bar = picture.enumerate_pixels().filter(|&(_, row, pixel)| row == y && pixel.0 == ANNOTATION[0]);
+        assert_eq!(bar.count(), 4 * 24);
+    }
+}

@@ -1,0 +1,189 @@
+//! A run's folder: what lies where in it, and that only one process works on it.
+//!
+//! `docs/run-folder.md` describes the files.
+
+pub mod cases;
+pub mod evaluation;
+pub mod interrupt;
+pub mod levels;
+pub mod model;
+pub mod progress;
+pub mod training;
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::exit::{Failure, Outcome};
+use crate::folder;
+
+/// The files of a run.
+#[derive(Debug, Clone)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// A folder that a run may be in; nothing is looked at.
+    pub fn at(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// A folder with a run in it.
+    pub fn open(path: &Path) -> Outcome<Self> {
+        let run = Self::at(path);
+        if !path.exists() {
+            return Err(Failure::user(path.display(), "there is no such run; check the path"));
+        }
+        if !run.recipe().is_file() {
+            return Err(Failure::user(
+                path.display(),
+                "is no run: it has no recipe.toml; give a folder that `train` made",
+            ));
+        }
+        Ok(run)
+    }
+
+    /// Refuses a folder with a run in it.
+    pub fn must_be_new(&self) -> Outcome {
+        match self.recipe().exists() {
+            false => Ok(()),
+            true => Err(Failure::user(
+                self.path.display(),
+                "holds a run already; go on with it by `train --resume` or choose another --out",
+            )),
+        }
+    }
+
+    /// A free place for a run called `name` under `runs`.
+    pub fn free(name: &str) -> PathBuf {
+        let base = Path::new("runs");
+        let numbered = (2..).map(|number| base.join(format!("{name}-{number}")));
+        std::iter::once(base.join(name)).chain(numbered).find(|path| !path.exists()).unwrap_or_default()
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The resolved recipe.
+    pub fn recipe(&self) -> PathBuf {
+        self.path.join("recipe.toml")
+    }
+
+    /// What happened.
+    pub fn log(&self) -> PathBuf {
+        self.path.join("log.jsonl")
+    }
+
+    /// The checkpoint to go on from.
+    pub fn last(&self) -> PathBuf {
+        self.path.join("last")
+    }
+
+    /// The checkpoint to predict with.
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best")
+    }
+
+    /// Conformal levels, after `calibrate`.
+    pub fn coverage(&self) -> PathBuf {
+        self.path.join("coverage.json")
+    }
+
+    /// The evaluation.
+    pub fn report(&self) -> PathBuf {
+        self.path.join("report.json")
+    }
+
+    /// The evaluation to look at.
+    pub fn page(&self) -> PathBuf {
+        self.path.join("report.html")
+    }
+
+    /// Contact sheets.
+    pub fn sheets(&self) -> PathBuf {
+        self.path.join("sheets")
+    }
+
+    /// TensorBoard's event files.
+    pub fn events(&self) -> PathBuf {
+        self.path.join("tensorboard")
+    }
+
+    /// The folder's name, for titles.
+    pub fn name(&self) -> String {
+        let full = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        full.file_name()
+            .map_or_else(|| full.display().to_string(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// Keeps other processes out until the lock is dropped.
+    pub fn lock(&self) -> Outcome<Lock> {
+        folder::make(&self.path)?;
+        let path = self.path.join("run.lock");
+        let refused = |error: std::io::Error| Failure::io(&path, &error);
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(refused)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut owner = String::new();
+                // Who it is is a courtesy; that it is locked is the point.
+                let _ = file.read_to_string(&mut owner);
+                return Err(Failure::user(
+                    self.path.display(),
+                    format!(
+                        "is in use by another process ({}); wait for it or choose another --out",
+                        owner.trim()
+                    ),
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(refused(error)),
+        }
+        file.set_len(0).and_then(|()| file.rewind()).map_err(refused)?;
+        writeln!(file, "process {}", std::process::id()).map_err(refused)?;
+        Ok(Lock { _file: file })
+    }
+}
+
+/// The right to change a run's folder; the operating system takes it back when the process ends.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_may_work_on_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::at(&folder.path().join("run"));
+        let first = run.lock().unwrap();
+        let Err(Failure::User(message)) = run.lock() else { panic!("the second lock was given") };
+        assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
+        drop(first);
+        run.lock().unwrap();
+    }
+
+    #[test]
+    fn a_folder_without_a_recipe_is_no_run() {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, cause) in
+            [(folder.path().join("none"), "no such run"), (folder.path().to_owned(), "recipe.toml")]
+        {
+            let Err(Failure::User(message)) = RunFolder::open(&path) else {
+                panic!("{path:?} was taken for a run")
+            };
+            assert!(message.contains(cause), "{message}");
+        }
+    }
+}

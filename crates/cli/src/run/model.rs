@@ -1,0 +1,59 @@
+//! A run's model, ready to predict: images that do not suit it are refused by name.
+
+use std::path::Path;
+
+use multivalued::train::checkpoint;
+use multivalued::{Predictor, Recipe};
+use multivalued_data::{Case, Image, Prediction};
+use multivalued_engine::Device;
+
+use super::RunFolder;
+use crate::exit::{Failure, Outcome};
+
+/// A trained model.
+pub struct RunModel {
+    predictor: Predictor,
+    recipe: Recipe,
+}
+
+impl RunModel {
+    /// Reads a run's `best/`.
+    pub fn of_run(run: &RunFolder, device: &Device) -> Outcome<Self> {
+        if !checkpoint::exists(&run.best()) {
+            return Err(Failure::user(
+                run.path().display(),
+                "has no best/ yet; let its training reach a validation, or go on with --resume",
+            ));
+        }
+        Self::of_checkpoint(&run.best(), device)
+    }
+
+    /// Reads the model of a run, or the one that a folder holds itself.
+    pub fn of_path(path: &Path, device: &Device) -> Outcome<Self> {
+        match checkpoint::exists(path) {
+            true => Self::of_checkpoint(path, device),
+            false => Self::of_run(&RunFolder::open(path)?, device),
+        }
+    }
+
+    fn of_checkpoint(path: &Path, device: &Device) -> Outcome<Self> {
+        Ok(Self { predictor: Predictor::open(path, device)?, recipe: checkpoint::recipe_of(path)? })
+    }
+
+    /// The weighted set of each image; `place` names them in errors.
+    pub fn predict(&self, place: &str, images: &[&Image]) -> Outcome<Vec<Prediction>> {
+        let takes = self.recipe.model.input_channels;
+        if let Some(image) = images.iter().find(|image| image.channels() != takes) {
+            let has = image.channels();
+            let reason = format!("the image has {has} channels, the model takes {takes}; convert it");
+            return Err(Failure::user(place, reason));
+        }
+        Ok(self.predictor.predict(images))
+    }
+
+    /// The same for cases.
+    pub fn predict_cases(&self, cases: &[Case]) -> Outcome<Vec<Prediction>> {
+        let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
+        self.predict(&cases.first().map_or_else(String::new, |case| format!("case '{}'", case.id)), &images)
+    }
+}

@@ -1,0 +1,203 @@
+//! A training from its recipe to its last checkpoint: logged, watched, interruptible.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use multivalued::predict::predict_cases;
+use multivalued::train::{EpochLog, LossTerms, Trainer, checkpoint};
+use multivalued::{Recipe, Splits};
+use multivalued_data::Case;
+use multivalued_engine::Device;
+
+use super::interrupt::Interrupt;
+use super::progress::{Progress, clock};
+use super::{Lock, RunFolder};
+use crate::device;
+use crate::exit::{Failure, Outcome};
+use crate::folder;
+use crate::log::{Log, Numbers, Record, flattened};
+use crate::picture::{Exhibit, sheet};
+use crate::tensorboard::Events;
+use crate::terminal::complain;
+
+/// Steps between two lines of the log.
+const LOG_EVERY: u64 = 50;
+/// Validation cases whose hypotheses TensorBoard shows.
+const SHOWN: usize = 4;
+
+/// What a training needs besides its recipe.
+#[derive(Debug)]
+pub struct Training<'a> {
+    /// Where it happens.
+    pub run: &'a RunFolder,
+    /// What it follows; resolved and valid.
+    pub recipe: &'a Recipe,
+    /// What computes.
+    pub device: &'a Device,
+    /// The least time between two checkpoints.
+    pub save_every: Duration,
+}
+
+impl Training<'_> {
+    /// Trains to the end, from the last checkpoint where there is one.
+    pub fn run(&self, lock: &Lock) -> Outcome {
+        let interrupt = Interrupt::listen()?;
+        let Splits { train, validation, hash, .. } = Splits::load(&self.recipe.data)?;
+        let shown = validation.iter().take(SHOWN).cloned().collect::<Vec<_>>();
+        let last = self.run.last();
+        // A folder without a complete checkpoint is an error, not a reason to begin anew.
+        let mut trainer = match checkpoint::exists(&last) || last.exists() {
+            true => Trainer::resume(&last, train, validation, &hash, self.device)?,
+            false => Trainer::new(self.recipe, train, validation, self.device)?,
+        };
+        if trainer.recipe() != self.recipe {
+            return Err(Failure::user(
+                last.display(),
+                "was trained by another recipe than recipe.toml says; restore one of them",
+            ));
+        }
+        folder::write(&self.run.recipe(), self.recipe.to_toml().as_bytes())?;
+        let mut watch = Watch {
+            log: Log::open(&self.run.log(), trainer.steps())?,
+            events: Events::create(&self.run.events(), trainer.steps())?,
+            progress: Progress::new(trainer.steps(), trainer.total_steps(), trainer.steps_per_epoch()),
+        };
+        watch.log.write(&self.start(&trainer, &hash))?;
+        let trained = self.steps(&mut trainer, &mut watch, &interrupt, &shown, &hash);
+        watch.progress.finish();
+        let reason = match &trained {
+            Ok(()) => "finished".to_owned(),
+            Err(Failure::Interrupted(_)) => "interrupted".to_owned(),
+            Err(Failure::User(reason) | Failure::Io(reason)) => reason.clone(),
+            Err(_) => "stopped".to_owned(),
+        };
+        // Where the disk is full the first error is the one to tell.
+        let ended =
+            watch.log.write(&Record::End { step: trainer.steps(), seconds: trainer.seconds(), reason });
+        let _held_until_here = lock;
+        trained.and(ended)
+    }
+
+    fn start(&self, trainer: &Trainer, data_hash: &str) -> Record {
+        Record::Start {
+            step: trainer.steps(),
+            time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            commit: env!("MULTIVALUED_COMMIT").into(),
+            device: device::description(self.device),
+            threads: rayon::current_num_threads(),
+            seed: self.recipe.train.seed,
+            data_hash: data_hash.into(),
+        }
+    }
+
+    fn steps(
+        &self,
+        trainer: &mut Trainer,
+        watch: &mut Watch,
+        interrupt: &Interrupt,
+        shown: &[Case],
+        data_hash: &str,
+    ) -> Outcome {
+        let mut saved = Instant::now();
+        while !trainer.is_finished() {
+            let done = trainer.step()?;
+            let epoch = done.step.div_ceil(trainer.steps_per_epoch());
+            watch.step(done.step, epoch, done.progress, &done.terms)?;
+            if done.ends_epoch {
+                let ended = trainer.end_epoch()?;
+                watch.epoch(&ended)?;
+                if let Some(validation) = &ended.validation {
+                    watch.hypotheses(trainer, shown, ended.step)?;
+                    // Before `last`: a run that is killed in between goes on from an older `last` and
+                    // finds the same best again.
+                    if validation.best {
+                        trainer.save_for_prediction(&self.run.best())?;
+                    }
+                }
+            }
+            if interrupt.is_asked() {
+                trainer.save(&self.run.last(), data_hash)?;
+                return Err(Failure::Interrupted(format!(
+                    "{}: saved at step {} after {}; go on with --resume --out {0}",
+                    self.run.path().display(),
+                    trainer.steps(),
+                    clock(trainer.seconds())
+                )));
+            }
+            if saved.elapsed() >= self.save_every {
+                trainer.save(&self.run.last(), data_hash)?;
+                saved = Instant::now();
+            }
+        }
+        trainer.save(&self.run.last(), data_hash)?;
+        // Without validation cases the last state is the best that is known.
+        if !checkpoint::exists(&self.run.best()) {
+            trainer.save_for_prediction(&self.run.best())?;
+        }
+        Ok(())
+    }
+}
+
+/// All who want to know how it goes.
+struct Watch {
+    log: Log,
+    events: Events,
+    progress: Progress,
+}
+
+impl Watch {
+    fn step(&mut self, step: u64, epoch: u64, progress: f32, terms: &LossTerms) -> Outcome {
+        let (shown, logged) = (self.progress.is_due(), step.is_multiple_of(LOG_EVERY) || step == 1);
+        if !shown && !logged {
+            return Ok(());
+        }
+        let numbers = flattened("loss", terms);
+        if shown {
+            self.progress.step(step, epoch, progress, &numbers);
+        }
+        if !logged {
+            return Ok(());
+        }
+        for (name, value) in &numbers {
+            self.events.scalar(step, &name.replace("loss.", "step/"), *value)?;
+        }
+        self.log.write(&Record::Step { step, epoch, steps_per_second: self.progress.rate(step), numbers })
+    }
+
+    fn epoch(&mut self, ended: &EpochLog) -> Outcome {
+        let mut numbers: Numbers = flattened("", ended);
+        // They are told beside the numbers.
+        for told in ["epoch", "step", "seconds", "progress"] {
+            numbers.remove(told);
+        }
+        self.progress.epoch(ended.step, ended.epoch, ended.progress, &numbers);
+        for (name, value) in &numbers {
+            self.events.scalar(ended.step, &name.replace('.', "/"), *value)?;
+        }
+        self.events.flush()?;
+        if ended.used_codes == 1 {
+            complain(&format!(
+                "epoch {}: all annotations take one code; the codebook has collapsed",
+                ended.epoch
+            ));
+        }
+        let (step, epoch, seconds) = (ended.step, ended.epoch, ended.seconds);
+        self.log.write(&Record::Epoch { step, epoch, seconds, numbers })
+    }
+
+    /// Shows TensorBoard what the model says of a few validation cases.
+    fn hypotheses(&mut self, trainer: &mut Trainer, cases: &[Case], step: u64) -> Outcome {
+        if cases.is_empty() {
+            return Ok(());
+        }
+        let recipe = trainer.recipe().clone();
+        let predictions = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, cases));
+        let exhibits: Vec<_> = cases
+            .iter()
+            .zip(&predictions)
+            .map(|(case, prediction)| Exhibit { case, prediction, ged: None })
+            .collect();
+        self.events.image(step, "hypotheses", &sheet(&exhibits))?;
+        self.events.flush()
+    }
+}

@@ -1,0 +1,207 @@
+//! A run from recipe to report, and what the other commands make of it.
+
+use std::fs;
+
+use multivalued_data::report::Report;
+
+use crate::workplace::Workplace;
+
+#[test]
+fn a_run_leaves_everything_that_its_page_promises() {
+    let place = Workplace::with_recipe();
+    let said = place.train("run", &["--seed", "3"]).succeeds();
+    assert!(
+        said.out.contains("ged_exact") && said.out.contains("report page: run/report.html"),
+        "{}",
+        said.out
+    );
+    for file in
+        ["recipe.toml", "log.jsonl", "report.json", "report.html", "sheets/examples.png", "last", "best"]
+    {
+        assert!(place.path("run").join(file).exists(), "{file}");
+    }
+    assert!(fs::read_dir(place.path("run/tensorboard")).unwrap().count() == 1);
+    let recipe = fs::read_to_string(place.path("run/recipe.toml")).unwrap();
+    assert!(
+        recipe.contains("seed = 3") && recipe.contains("learning_rate"),
+        "all keys are written: {recipe}"
+    );
+    let log = fs::read_to_string(place.path("run/log.jsonl")).unwrap();
+    for part in
+        ["\"kind\":\"start\"", "\"kind\":\"step\"", "\"validation.ged_exact\"", "\"reason\":\"finished\""]
+    {
+        assert!(log.contains(part), "{log} lacks {part}");
+    }
+    assert_eq!(log.matches("\"kind\":\"epoch\"").count(), 10);
+    // Plain lines where nobody watches on a terminal, without control characters.
+    assert!(said.err.contains("epoch 2/10 · step 8/40") && !said.err.contains('\u{1b}'), "{}", said.err);
+    // The recipe in the run gives the same run.
+    place.run(&["train", "run/recipe.toml", "--out", "again"]).succeeds();
+    let model = |run: &str| fs::read(place.path(run).join("best/model.safetensors")).unwrap();
+    assert_eq!(model("run"), model("again"));
+    place.train("run", &[]).fails(2, &["holds a run already", "--resume"]);
+}
+
+#[test]
+fn a_run_is_evaluated_compared_and_looked_into() {
+    let place = Workplace::with_recipe();
+    place.train("one", &[]).succeeds();
+    place.train("two", &["--set", "train.steps=8"]).succeeds();
+    let before = fs::read(place.path("one/report.json")).unwrap();
+    place.run(&["evaluate", "one", "--json", "copy.json", "--html", "copy.html"]).succeeds();
+    assert_eq!(fs::read(place.path("one/report.json")).unwrap(), before, "the same scores come out again");
+    assert_eq!(fs::read(place.path("copy.json")).unwrap(), before);
+    let val = place.run(&["evaluate", "one", "--split", "validation"]).succeeds().out;
+    assert!(val.contains("split validation: 4 cases"), "{val}");
+    place.run(&["evaluate", "one", "--split", "nonsense"]).fails(2, &["nonsense", "test, train, validation"]);
+
+    place.run(&["evaluate", "one", "--require", "ged_exact<=2", "--require", "n_x>=1"]).succeeds();
+    place.run(&["evaluate", "one", "--require", "ged_exact<=0"]).fails(1, &["ged_exact is", "at most 0"]);
+    place.run(&["evaluate", "one", "--require", "ged_exat<=1"]).fails(2, &["did you mean `ged_exact`"]);
+    place.run(&["evaluate", "one", "--require", "ged_exact=1"]).fails(2, &["SCORE<=VALUE"]);
+
+    let table = place.run(&["compare", "one", "two"]).succeeds().out;
+    assert!(table.contains("ged_exact") && table.contains("train.steps  40   8"), "{table}");
+    place.run(&["compare", "one", "none"]).fails(2, &["none", "no such run"]);
+    let said = place.run(&["inspect", "one"]).succeeds().out;
+    assert!(said.contains("validation GED") && said.contains("mean probability"), "{said}");
+    assert!(place.path("one/sheets/codes.png").exists());
+    place.run(&["inspect", "."]).fails(2, &["is no run"]);
+}
+
+#[test]
+fn a_folder_of_files_is_split_trained_on_and_scored_against_its_truth() {
+    let place = Workplace::with_recipe();
+    place
+        .run(&["generate", "shapes", "--size", "16", "--count", "train=24,test=6", "--out", "set"])
+        .succeeds();
+    place.train("run", &["--data", "set", "--set", "data.validation_share=0.25"]).succeeds();
+    let report = Report::read(&place.path("run/report.json")).unwrap();
+    assert_eq!(report.summary.cases, 6);
+    assert!(report.summary.truth.is_some(), "the truth was found in the manifest");
+    // Other data, with their own split or none.
+    let other = place.run(&["evaluate", "run", "--data", "set", "--split", "train"]).succeeds().out;
+    assert!(other.contains("split train: 24 cases"), "{other}");
+    let own = place.run(&["evaluate", "run", "--split", "validation"]).succeeds().out;
+    assert!(own.contains("split validation: 6 cases"), "a quarter of the training groups: {own}");
+    // A file that changed since the training is noticed.
+    let image = |name: &str| place.path("set/images").join(name);
+    fs::copy(image("shapes-test-00000.png"), image("shapes-test-00001.png")).unwrap();
+    place.run(&["evaluate", "run"]).fails(2, &["set", "has changed since the training", "--data"]);
+}
+
+#[test]
+fn images_are_predicted_in_their_own_format() {
+    let place = Workplace::with_recipe();
+    place.train("run", &[]).succeeds();
+    place.run(&["generate", "shapes", "--size", "16", "--count", "test=3", "--out", "set"]).succeeds();
+    place.run(&["predict", "run", "set/images", "--top", "2", "--samples", "3", "--out", "said"]).succeeds();
+    let name = "said/shapes-test-00000";
+    let document: serde_json::Value =
+        serde_json::from_slice(&fs::read(place.path(name).join("prediction.json")).unwrap()).unwrap();
+    let hypotheses = document["slices"][0]["hypotheses"].as_array().unwrap();
+    assert!((1..=2).contains(&hypotheses.len()));
+    let first = &hypotheses[0];
+    let mask = image::open(place.path(name).join(first["file"].as_str().unwrap())).unwrap().into_luma8();
+    let area = mask.pixels().filter(|pixel| pixel.0[0] == 255).count() as u64;
+    assert_eq!((mask.dimensions(), first["areas"][0].as_u64()), ((16, 16), Some(area)));
+    for file in ["sheet.png", "sample-1.png", "sample-3.png"] {
+        assert!(place.path(name).join(file).exists(), "{file}");
+    }
+    let total: f64 = hypotheses.iter().map(|one| one["probability"].as_f64().unwrap()).sum();
+    let dropped = document["slices"][0]["dropped_probability"].as_f64().unwrap();
+    assert!((total + dropped - 1.0).abs() < 1e-5);
+
+    // An image whose sides the network's levels do not divide, and one of a single pixel.
+    place.png("odd/odd.png", 13, &(0..13 * 7).map(|v| v as u8).collect::<Vec<_>>());
+    place.png("odd/dot.png", 1, &[7]);
+    place.run(&["predict", "run", "odd", "--out", "odd-said"]).succeeds();
+    let odd = image::open(place.path("odd-said/odd/hypothesis-1.png")).unwrap();
+    assert_eq!((odd.width(), odd.height()), (13, 7));
+
+    place.write("text.png", "no image");
+    image::RgbImage::new(16, 16).save(place.path("colour.png")).unwrap();
+    for (arguments, parts) in [
+        (&["predict", "run", "text.png", "--out", "x"][..], &["text.png"][..]),
+        (&["predict", "run", "none.png", "--out", "x"], &["none.png", "no such file"]),
+        (&["predict", "run", "colour.png", "--out", "x"], &["3 channels"]),
+        (&["predict", "none", "text.png", "--out", "x"], &["no such run"]),
+        (&["predict", "run", "set/images", "--out", "said"], &["not empty"]),
+        (&["predict", "run", "set/images", "--top", "0", "--out", "x"], &["--top"]),
+    ] {
+        place.run(arguments).fails(2, parts);
+    }
+}
+
+/// A NIfTI-1 file of 8-bit voxels whose sform starts at (10, 20, 30).
+fn nifti(size: [i16; 3]) -> Vec<u8> {
+    let mut bytes = vec![0; 352];
+    let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+    put(0, &348i32.to_le_bytes());
+    for (axis, length) in [3, size[0], size[1], size[2], 1, 1, 1, 1].into_iter().enumerate() {
+        put(40 + 2 * axis, &length.to_le_bytes());
+    }
+    put(70, &2i16.to_le_bytes());
+    put(72, &8i16.to_le_bytes());
+    for (axis, spacing) in [1f32, 0.5, 0.5, 3.0].into_iter().enumerate() {
+        put(76 + 4 * axis, &spacing.to_le_bytes());
+    }
+    put(108, &352f32.to_le_bytes());
+    put(254, &1i16.to_le_bytes());
+    let rows = [[0.5f32, 0.0, 0.0, 10.0], [0.0, 0.5, 0.0, 20.0], [0.0, 0.0, 3.0, 30.0]];
+    for (place, value) in rows.into_iter().flatten().enumerate() {
+        put(280 + 4 * place, &value.to_le_bytes());
+    }
+    put(344, b"n+1\0");
+    let voxels = size.iter().map(|&side| side as usize).product::<usize>();
+    bytes.extend((0..voxels).map(|at| (at % 200) as u8));
+    bytes
+}
+
+#[test]
+fn a_volume_is_predicted_slice_by_slice_in_its_own_space() {
+    let place = Workplace::with_recipe();
+    place.train("run", &[]).succeeds();
+    let volume = nifti([20, 18, 5]);
+    place.write("scan.nii", &volume);
+    place.run(&["predict", "run", "scan.nii", "--out", "said"]).succeeds();
+    let mask = fs::read(place.path("said/scan/hypothesis-1.nii")).unwrap();
+    assert_eq!(mask.len(), volume.len());
+    assert_eq!(
+        (&mask[40..56], &mask[280..328]),
+        (&volume[40..56], &volume[280..328]),
+        "the same size and place"
+    );
+    assert!(mask[352..].iter().all(|&label| label <= 1));
+    let document: serde_json::Value =
+        serde_json::from_slice(&fs::read(place.path("said/scan/prediction.json")).unwrap()).unwrap();
+    assert_eq!(document["slices"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
+fn sets_are_calibrated_and_kept() {
+    let place = Workplace::with_recipe();
+    place.train("run", &[]).succeeds();
+    place.run(&["generate", "shapes", "--size", "16", "--count", "test=2", "--out", "set"]).succeeds();
+    let image = "set/images/shapes-test-00000.png";
+    place
+        .run(&["predict", "run", image, "--coverage", "0.6", "--out", "x"])
+        .fails(2, &["not calibrated", "multivalued calibrate run --coverage 0.6"]);
+    let said = place.run(&["calibrate", "run", "--coverage", "0.6"]).succeeds().out;
+    assert!(said.contains("4 cases of validation") && said.contains("measured on test"), "{said}");
+    place.run(&["calibrate", "run", "--coverage", "0.5", "--data", "set", "--split", "test"]).succeeds();
+    place.run(&["predict", "run", image, "--coverage", "0.6", "--out", "said"]).succeeds();
+    // A model's folder predicts by itself.
+    place.run(&["predict", "run/best", image, "--out", "said-too"]).succeeds();
+    place.run(&["calibrate", "run", "--coverage", "1.5"]).fails(2, &["1.5", "0 to 1"]);
+    place.run(&["calibrate", "run", "--split", "none"]).fails(2, &["no part 'none'"]);
+}
+
+#[test]
+fn the_machine_is_measured() {
+    let place = Workplace::with_recipe();
+    let said = place.run(&["bench", "tiny.toml", "--steps", "2"]).succeeds().out;
+    for part in ["GFLOP/s", "training step", "ms an image"] {
+        assert!(said.contains(part), "{said}");
+    }
+}
