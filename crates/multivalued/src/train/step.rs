@@ -242,7 +242,7 @@ fn assign_by_embedding(
 
     let embedding = pair_encoder.forward(tape, &images.gather_rows(&repeated), &annotations);
     let z = model.codebook.comparable(&embedding);
-    let nearest = model.codebook.nearest(&model.parameters, z.tensor());
+    let nearest = model.codebook.nearest(&model.parameters, z.tensor(), &model.active_codes());
     let c = model.codebook.codes(tape).stop_gradient().gather_rows(&nearest);
     let logits = model.generate(tape, encoded, &z.straight_through(&c));
 
@@ -277,7 +277,7 @@ fn energy(model: &Model, tape: &Tape, encoded: &Encoded, assigned: &Assigned, ba
             let mut mean = vec![0.0f32; model.recipe.code_count];
             let p = encoded.logits.stop_gradient().softmax().tensor().to_vec();
             p.chunks_exact(mean.len()).for_each(|row| mean.iter_mut().zip(row).for_each(|(m, p)| *m += p));
-            let mut codes: Vec<usize> = (0..mean.len()).collect();
+            let mut codes = model.active_codes();
             codes.sort_by(|&a, &b| mean[b].total_cmp(&mean[a]));
             codes.truncate(16);
             generated = model.generate_all(tape, encoded, &codes);

@@ -83,3 +83,21 @@ fn codes_get_a_gradient_only_where_the_recipe_trains_them() {
         assert_eq!((moved, model.parameters.get(codes).trainable()), (trained, trained));
     }
 }
+
+#[test]
+fn codes_in_reserve_are_assigned_nothing() {
+    for space in [Space::Output, Space::Embedding] {
+        let recipe = tiny_recipe(space, &["assignment.active_codes=3"]);
+        let device = Device::cpu();
+        let model = Model::new(&recipe, &device).unwrap();
+        let batch = TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe).unwrap().batch(0, &device).unwrap();
+        for progress in [SOFT, HARD] {
+            let tape = Tape::recording(&model.parameters);
+            let targets = losses(&model, &tape, &recipe, &batch, progress).assigned.targets;
+            for image in targets.chunks_exact(8) {
+                assert!((image[..3].iter().sum::<f32>() - 1.0).abs() < 1e-5, "{space:?}: {image:?}");
+                assert_eq!(image[3..], [0.0; 5], "{space:?}");
+            }
+        }
+    }
+}
