@@ -146,7 +146,8 @@ mod tests {
             assert!(measured >= level - 0.04 && measured <= level + 0.2, "{level}: {measured}");
             let mean_size = predictions.iter().map(|p| coverage.set(p).len()).sum::<usize>() as f64
                 / predictions.len() as f64;
-            assert!(mean_size < 5.0, "{level}: sets of {mean_size}");
+            // The least probable of the five has 8 % on average: above 92 % a set must hold them all.
+            assert!(mean_size < 5.0 || level > 0.92, "{level}: sets of {mean_size}");
         }
     }
 

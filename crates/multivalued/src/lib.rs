@@ -35,6 +35,8 @@ mod batch;
 mod conformal;
 mod data;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod loss;
 mod model;
 pub mod predict;

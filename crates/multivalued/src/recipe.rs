@@ -1,7 +1,13 @@
 //! A recipe: everything a training run depends on, as one TOML file that states only what differs from
 //! the defaults.
 //!
-//! Defaults are the best measured values; [`keys`] lists each with its meaning and the paper's value.
+//! Defaults are the best measured values; [`reference()`] lists each with its meaning and the paper's value.
+
+mod reference;
+#[cfg(test)]
+mod rules;
+
+pub use reference::reference;
 
 use crate::{Error, Result};
 use multivalued_data::augment::Augmentation;
@@ -480,6 +486,18 @@ impl Recipe {
         {
             rule((0.0..1.0).contains(&share), key, format!("{share} is outside 0 to 1"))?;
         }
+        rule(
+            self.data.validation_share + self.data.test_share < 1.0,
+            "data.test_share",
+            "with data.validation_share nothing is left to train on".into(),
+        )?;
+        if let Normalisation::Range { low, high } = self.data.normalise {
+            rule(
+                low < high && low.is_finite() && high.is_finite(),
+                "data.normalise",
+                format!("low {low} must be below high {high}"),
+            )?;
+        }
         self.augment.validate().map_err(|error| Error::recipe("augment", error.to_string()))?;
         rule(
             !channels.is_empty() && channels.iter().all(|&c| c > 0),
@@ -587,15 +605,13 @@ impl Recipe {
 fn explained(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let text = text.trim_end();
-    let unknown = text.split("unknown field `").nth(1).and_then(|rest| rest.split('`').next());
-    match unknown {
-        Some(unknown) => {
-            let keys = keys();
-            let last = keys.iter().filter_map(|key| key.name.rsplit('.').next());
-            format!("{text}{}", suggestion(unknown, last))
-        }
-        None => text.into(),
-    }
+    let Some((_, rest)) = text.split_once("unknown field `") else {
+        return text.into();
+    };
+    // The parser goes on: NAME`, expected one of `A`, `B`, ...
+    let mut names = rest.split('`').step_by(2);
+    let unknown = names.next().unwrap_or_default();
+    format!("{text}{}", suggestion(unknown, names))
 }
 
 /// `; did you mean X?` for the nearest of some words, if it is near.
@@ -633,7 +649,8 @@ pub struct Key {
 
 /// All keys with their defaults, in the recipe's order.
 pub fn keys() -> Vec<Key> {
-    let table = toml::Table::try_from(Recipe::default()).expect("a recipe is a table");
+    // By way of text, where f32 has its own few digits and not those of the f64 it would become.
+    let table: toml::Table = toml::from_str(&Recipe::default().to_toml()).expect("a recipe is a table");
     let mut keys = Vec::new();
     for (name, value) in table {
         let toml::Value::Table(table) = value else { continue };

@@ -83,8 +83,8 @@ impl Codebook {
     /// ```
     ///
     /// Paper: eq. (nearest), §3.2. With `lookup = "cosine"` both have length one, so that no code wins
-    /// by being short.
-    pub fn nearest(&self, parameters: &Parameters, embeddings: &Tensor) -> Vec<usize> {
+    /// by being short. Codes in reserve are not looked at.
+    pub fn nearest(&self, parameters: &Parameters, embeddings: &Tensor, active: &[usize]) -> Vec<usize> {
         let codes = self.codes_of(parameters);
         let lengths: Vec<f32> =
             codes.chunks_exact(self.dim).map(|code| code.iter().map(|c| c * c).sum()).collect();
@@ -96,9 +96,10 @@ impl Codebook {
                     let code = &codes[j * self.dim..][..self.dim];
                     lengths[j] - 2.0 * z.iter().zip(code).map(|(z, c)| z * c).sum::<f32>()
                 };
-                let start = (0, distance(0));
-                (1..self.count)
-                    .map(|j| (j, distance(j)))
+                let start = (active[0], distance(active[0]));
+                active[1..]
+                    .iter()
+                    .map(|&j| (j, distance(j)))
                     .fold(start, |best, next| if next.1 < best.1 { next } else { best })
                     .0
             })

@@ -1,7 +1,11 @@
 //! Training: steps, epochs, their diagnostics, and the averaged weights that prediction uses.
 
 pub mod checkpoint;
+#[cfg(test)]
+mod divergence;
 mod log;
+#[cfg(test)]
+mod resume;
 pub(crate) mod schedule;
 mod step;
 
@@ -160,7 +164,7 @@ impl Trainer {
             }
         }
         let mut changed = 0;
-        for (&case, &code) in batch.cases.iter().zip(&result.first_codes) {
+        for (&case, &code) in batch.cases.iter().zip(&result.first_codes).filter(|_| result.moved) {
             let before = self.assigned[case].replace(code);
             changed += usize::from(before.is_some_and(|before| before != code));
         }

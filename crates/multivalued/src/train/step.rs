@@ -12,6 +12,9 @@
 //! Differs: Algorithm 1 adds lr·∂L where it must subtract; the average comes after the optimiser, since a
 //! code that moves before the lookup's gradient is used would no longer be the one that was looked up.
 
+#[cfg(test)]
+mod routing;
+
 use super::schedule::{Weights, learning_rate, rule, weights};
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::Batch;
@@ -64,6 +67,16 @@ struct Assigned {
     followed: Option<(Vec<f32>, Tensor)>,
 }
 
+/// The terms of a batch's loss, on the tape.
+struct Losses {
+    encoded: Encoded,
+    assigned: Assigned,
+    cross_entropy: Var,
+    /// Where it counts already.
+    energy: Option<Var>,
+    total: Var,
+}
+
 pub(crate) fn step(
     model: &mut Model,
     adam: &mut Adam,
@@ -73,22 +86,9 @@ pub(crate) fn step(
     progress: f32,
 ) -> StepResult {
     let count = model.recipe.code_count;
-    let weights = weights(recipe, progress);
     let tape = Tape::recording(&model.parameters);
-
-    let images = Var::constant(batch.images.clone());
-    let encoded = model.encode(&tape, &images);
-    let assigned = match recipe.assignment.space {
-        Space::Output => {
-            assign_by_output(model, &tape, recipe, &encoded, batch, rule(&recipe.assignment, progress))
-        }
-        Space::Embedding => assign_by_embedding(model, &tape, recipe, &encoded, &images, batch),
-    };
-
-    let targets = Tensor::from_slice(model.device(), [encoded.batch, count], &assigned.targets);
-    let cross_entropy = encoded.logits.cross_entropy_soft(&targets).mean();
-    let energy = (weights.energy > 0.0).then(|| energy(model, &tape, &encoded, &assigned, batch));
-    let total = total(weights, &assigned, &cross_entropy, energy.as_ref());
+    let Losses { encoded, assigned, cross_entropy, energy, total } =
+        losses(model, &tape, recipe, batch, progress);
 
     let mut terms = LossTerms {
         total: total.item(),
@@ -123,6 +123,25 @@ pub(crate) fn step(
         terms.covariance = update_codebook(model, recipe, &responsibilities, &embeddings);
     }
     StepResult { terms, moved, gradient_norm, h_norm, usage, first_codes }
+}
+
+/// Encodes, assigns, and computes every term.
+fn losses(model: &Model, tape: &Tape, recipe: &Recipe, batch: &Batch, progress: f32) -> Losses {
+    let weights = weights(recipe, progress);
+    let images = Var::constant(batch.images.clone());
+    let encoded = model.encode(tape, &images);
+    let assigned = match recipe.assignment.space {
+        Space::Output => {
+            assign_by_output(model, tape, recipe, &encoded, batch, rule(&recipe.assignment, progress))
+        }
+        Space::Embedding => assign_by_embedding(model, tape, recipe, &encoded, &images, batch),
+    };
+    let shape = [encoded.batch, model.recipe.code_count];
+    let targets = Tensor::from_slice(model.device(), shape, &assigned.targets);
+    let cross_entropy = encoded.logits.cross_entropy_soft(&targets).mean();
+    let energy = (weights.energy > 0.0).then(|| energy(model, tape, &encoded, &assigned, batch));
+    let total = total(weights, &assigned, &cross_entropy, energy.as_ref());
+    Losses { encoded, assigned, cross_entropy, energy, total }
 }
 
 fn total(weights: Weights, assigned: &Assigned, cross_entropy: &Var, energy: Option<&Var>) -> Var {
@@ -223,7 +242,7 @@ fn assign_by_embedding(
 
     let embedding = pair_encoder.forward(tape, &images.gather_rows(&repeated), &annotations);
     let z = model.codebook.comparable(&embedding);
-    let nearest = model.codebook.nearest(&model.parameters, z.tensor());
+    let nearest = model.codebook.nearest(&model.parameters, z.tensor(), &model.active_codes());
     let c = model.codebook.codes(tape).stop_gradient().gather_rows(&nearest);
     let logits = model.generate(tape, encoded, &z.straight_through(&c));
 
@@ -258,7 +277,7 @@ fn energy(model: &Model, tape: &Tape, encoded: &Encoded, assigned: &Assigned, ba
             let mut mean = vec![0.0f32; model.recipe.code_count];
             let p = encoded.logits.stop_gradient().softmax().tensor().to_vec();
             p.chunks_exact(mean.len()).for_each(|row| mean.iter_mut().zip(row).for_each(|(m, p)| *m += p));
-            let mut codes: Vec<usize> = (0..mean.len()).collect();
+            let mut codes = model.active_codes();
             codes.sort_by(|&a, &b| mean[b].total_cmp(&mean[a]));
             codes.truncate(16);
             generated = model.generate_all(tape, encoded, &codes);

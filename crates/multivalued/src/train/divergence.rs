@@ -1,0 +1,78 @@
+//! Losses that are not finite: the step changes nothing, is counted, and three in a row stop.
+
+use super::Trainer;
+use crate::Error;
+use crate::fixture::{cases, tiny_recipe};
+use crate::recipe::Space;
+use multivalued_data::Case;
+use multivalued_engine::Device;
+
+fn values(trainer: &Trainer) -> Vec<u8> {
+    let mut bytes = trainer.model.parameters.to_safetensors(Default::default());
+    bytes.extend(trainer.adam.to_safetensors(&trainer.model.parameters));
+    bytes
+}
+
+fn poisoned(cases: Vec<Case>, bad: &[usize]) -> Vec<Case> {
+    let poison = |(i, mut case): (usize, Case)| {
+        if bad.contains(&i) {
+            case.image.pixels_mut().fill(f32::NAN);
+        }
+        case
+    };
+    cases.into_iter().enumerate().map(poison).collect()
+}
+
+#[test]
+fn a_step_that_is_not_finite_is_skipped_and_counted() {
+    for space in [Space::Output, Space::Embedding] {
+        // One of six cases is bad, two cases a step.
+        let recipe = tiny_recipe(space, &["train.batch=2", "train.steps=12"]);
+        let train = poisoned(cases(6, [16, 16], 1, 1), &[4]);
+        let mut trainer = Trainer::new(&recipe, train, Vec::new(), &Device::cpu()).unwrap();
+        let mut skipped = 0;
+        for _ in 0..12 {
+            let before = (values(&trainer), trainer.assigned.clone());
+            let log = trainer.step().unwrap();
+            let after = (values(&trainer), trainer.assigned.clone());
+            assert_eq!(before == after, !log.moved, "{space:?}: a skipped step changes nothing, others do");
+            assert_eq!(log.terms.total.is_finite(), log.moved);
+            skipped += u64::from(!log.moved);
+            if log.ends_epoch {
+                assert_eq!(trainer.end_epoch().unwrap().skipped_steps, skipped);
+            }
+        }
+        assert_eq!(skipped, 4, "{space:?}: once per epoch");
+        assert!(trainer.model.parameters.iter().all(|p| p.tensor().to_vec().iter().all(|v| v.is_finite())));
+    }
+}
+
+#[test]
+fn three_in_a_row_stop_with_the_last_good_state() {
+    for space in [Space::Output, Space::Embedding] {
+        let recipe = tiny_recipe(space, &[]);
+        let train = poisoned(cases(8, [16, 16], 1, 1), &[0, 1, 2, 3, 4, 5, 6, 7]);
+        let mut trainer = Trainer::new(&recipe, train, Vec::new(), &Device::cpu()).unwrap();
+        let start = values(&trainer);
+        assert!(!trainer.step().unwrap().moved);
+        assert!(!trainer.step().unwrap().moved);
+        match trainer.step() {
+            Err(error @ Error::Diverged { step: 3, in_a_row: 3 }) => {
+                assert!(error.to_string().contains("train.learning_rate"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(values(&trainer) == start);
+    }
+}
+
+#[test]
+fn an_absurd_learning_rate_ends_in_the_same_error() {
+    for space in [Space::Output, Space::Embedding] {
+        let recipe = tiny_recipe(space, &["train.learning_rate=1e30"]);
+        let train = cases(8, [16, 16], 1, 1);
+        let mut trainer = Trainer::new(&recipe, train, Vec::new(), &Device::cpu()).unwrap();
+        let stopped = (0..20).find_map(|_| trainer.step().err());
+        assert!(matches!(stopped, Some(Error::Diverged { .. })), "{space:?}: {stopped:?}");
+    }
+}
