@@ -11,6 +11,8 @@ const MOST: f64 = 1.25;
 
 fn predictor(min_probability: f32) -> Predictor {
     let mut recipe = Recipe::default(); // the paper's channels, 16 codes
+    // Strong codes, so that the outputs of an untrained model differ and none are merged early.
+    recipe.model.code_scale = 8.0;
     recipe.predict.min_probability = min_probability;
     recipe.predict.merge_iou = 1.0;
     Predictor::new(Model::new(&recipe, &Device::cpu()).expect("a valid recipe"), &recipe)
