@@ -62,8 +62,8 @@ impl Error {
         Self::Recipe { key: key.into(), reason: reason.into() }
     }
 
-    pub(crate) fn checkpoint(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
-        Self::Checkpoint { path: path.into(), reason: reason.to_string() }
+    pub(crate) fn checkpoint(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {
+        Self::Checkpoint { path: path.into(), reason: reason.into() }
     }
 
     pub(crate) fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {

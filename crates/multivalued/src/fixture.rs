@@ -71,3 +71,28 @@ pub(crate) fn cases(count: usize, [width, height]: [usize; 2], channels: usize, 
         })
         .collect()
 }
+
+/// The values of `reference/method.py`.
+pub(crate) fn golden() -> serde_json::Value {
+    serde_json::from_str(include_str!("../../../reference/golden/method.json")).unwrap()
+}
+
+/// The inputs of `reference/method.py`: `shift + scale · sin(0.7 i + phase)`.
+pub(crate) fn wave(count: usize, phase: f64, scale: f64, shift: f64) -> Vec<f32> {
+    (0..count).map(|i| (shift + scale * (0.7 * i as f64 + phase).sin()) as f32).collect()
+}
+
+/// The masks of `reference/method.py`.
+pub(crate) fn golden_masks(rows: usize, size: usize) -> Vec<f32> {
+    (0..rows * size).map(|at| f32::from((7 * (at % size) + 5 * (at / size)) % 11 < 4)).collect()
+}
+
+/// Compares with a golden list, to a tolerance.
+pub(crate) fn assert_close(what: &str, found: &[f32], golden: &serde_json::Value, tolerance: f64) {
+    let golden: Vec<f64> = serde_json::from_value(golden.clone()).unwrap();
+    assert_eq!(found.len(), golden.len(), "{what}");
+    for (i, (found, golden)) in found.iter().zip(&golden).enumerate() {
+        let error = (f64::from(*found) - golden).abs();
+        assert!(error <= tolerance * golden.abs().max(1.0), "{what} [{i}]: {found}, golden {golden}");
+    }
+}

@@ -91,7 +91,7 @@ impl Norm {
             // Whole groups of about the size asked for.
             groups: (1..=(channels / group_size).max(1))
                 .rev()
-                .find(|groups| channels % groups == 0)
+                .find(|groups| channels.is_multiple_of(*groups))
                 .unwrap_or(1),
             scale: init.full(&format!("{name}.scale"), &[channels], 1.0),
             shift: init.full(&format!("{name}.shift"), &[channels], 0.0),

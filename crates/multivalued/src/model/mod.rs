@@ -6,6 +6,8 @@ mod codebook;
 mod generator;
 mod image_encoder;
 mod pair_encoder;
+#[cfg(test)]
+mod parity;
 mod simplex_etf;
 
 pub(crate) use codebook::{Codebook, mean_inner_product, orthogonality_threshold};

@@ -175,7 +175,7 @@ impl Loaded {
         let mut files = HashMap::new();
         for (name, hash) in &state.files {
             let path = folder.join(name);
-            let bytes = fs::read(&path).map_err(|source| Error::checkpoint(&path, source))?;
+            let bytes = fs::read(&path).map_err(|source| Error::checkpoint(&path, source.to_string()))?;
             if blake3::hash(&bytes).to_hex().as_str() != hash {
                 return Err(Error::checkpoint(
                     &path,
@@ -194,7 +194,9 @@ impl Loaded {
 
     fn load(&self, name: &str, parameters: &mut Parameters) -> Result<()> {
         let bytes = self.file(name)?;
-        parameters.load_safetensors(bytes).map_err(|error| Error::checkpoint(self.folder.join(name), error))
+        parameters
+            .load_safetensors(bytes)
+            .map_err(|error| Error::checkpoint(self.folder.join(name), error.to_string()))
     }
 }
 
@@ -264,7 +266,7 @@ impl Trainer {
         trainer
             .adam
             .load_safetensors(&trainer.model.parameters, optimiser)
-            .map_err(|error| Error::checkpoint(folder.join("optimiser.safetensors"), error))?;
+            .map_err(|error| Error::checkpoint(folder.join("optimiser.safetensors"), error.to_string()))?;
         let TrainingState { step, seconds, failures_in_a_row, best_ged, assigned, sums, data: _ } = training;
         trainer.step = step;
         trainer.seconds_before = seconds;

@@ -3,6 +3,8 @@
 pub mod checkpoint;
 #[cfg(test)]
 mod divergence;
+#[cfg(test)]
+mod invariants;
 mod log;
 #[cfg(test)]
 mod resume;

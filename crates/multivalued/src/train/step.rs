@@ -13,6 +13,8 @@
 //! code that moves before the lookup's gradient is used would no longer be the one that was looked up.
 
 #[cfg(test)]
+mod parity;
+#[cfg(test)]
 mod routing;
 
 use super::schedule::{Weights, learning_rate, rule, weights};
