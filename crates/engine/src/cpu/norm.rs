@@ -91,53 +91,54 @@ impl NormShape {
     }
 }
 
-/// Two sums per channel over rows of channels: Σ f(a) and Σ g(a, b), sixteen channels at a time.
-struct PairSums<'a, F> {
-    rows: usize,
-    channels: usize,
+/// Two sums per channel over rows of channels, with values taken relative to an origin per channel:
+/// `Σ (x − o)` and `Σ (x − o)²`, or with a gradient `Σ dy` and `Σ dy·(x − o)`. Stretches of several rows
+/// are added value by value and folded at the end: long loops and short sums, whatever the channels.
+struct PairSums<'a> {
+    x: &'a [f32],
+    dy: Option<&'a [f32]>,
+    origin: &'a [f32],
     sums: &'a mut [f32],
-    /// The two terms of row `row`, channel `channel`.
-    terms: F,
 }
 
-impl<F: Fn(usize, usize) -> (f32, f32)> Kernel for PairSums<'_, F> {
+impl Kernel for PairSums<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let (first, second) = self.sums.split_at_mut(self.channels);
-        let mut channel = 0;
-        while channel < self.channels {
-            let width = (self.channels - channel).min(16);
-            let (mut a, mut b) = ([0.0f32; 16], [0.0f32; 16]);
-            if width == 16 {
-                for row in 0..self.rows {
-                    for lane in 0..16 {
-                        let terms = (self.terms)(row, channel + lane);
-                        a[lane] += terms.0;
-                        b[lane] += terms.1;
+        let channels = self.origin.len();
+        let stretch = channels * 64usize.div_ceil(channels);
+        scratch::with(3 * stretch, |space| {
+            let (origin, totals) = space.split_at_mut(stretch);
+            origin.chunks_exact_mut(channels).for_each(|origin| origin.copy_from_slice(self.origin));
+            totals.fill(0.0);
+            let (first, second) = totals.split_at_mut(stretch);
+            for (i, x) in self.x.chunks(stretch).enumerate() {
+                let len = x.len();
+                let (origin, a, b) = (&origin[..len], &mut first[..len], &mut second[..len]);
+                match self.dy {
+                    Some(dy) => {
+                        let dy = &dy[i * stretch..i * stretch + len];
+                        for k in 0..len {
+                            a[k] += dy[k];
+                            b[k] += dy[k] * (x[k] - origin[k]);
+                        }
                     }
-                }
-            } else if width == 8 {
-                for row in 0..self.rows {
-                    for lane in 0..8 {
-                        let terms = (self.terms)(row, channel + lane);
-                        a[lane] += terms.0;
-                        b[lane] += terms.1;
-                    }
-                }
-            } else {
-                for row in 0..self.rows {
-                    for lane in 0..width {
-                        let terms = (self.terms)(row, channel + lane);
-                        a[lane] += terms.0;
-                        b[lane] += terms.1;
+                    None => {
+                        for k in 0..len {
+                            let value = x[k] - origin[k];
+                            a[k] += value;
+                            b[k] += value * value;
+                        }
                     }
                 }
             }
-            first[channel..channel + width].copy_from_slice(&a[..width]);
-            second[channel..channel + width].copy_from_slice(&b[..width]);
-            channel += width;
-        }
+            let (a, b) = self.sums.split_at_mut(channels);
+            for (sums, totals) in [(a, first), (b, second)] {
+                for totals in totals.chunks_exact(channels) {
+                    sums.iter_mut().zip(totals).for_each(|(sum, total)| *sum += *total);
+                }
+            }
+        });
     }
 }
 
@@ -168,18 +169,10 @@ pub(crate) fn forward(
     let mut sums = vec![0.0; batch * 2 * channels];
     shape.channel_sums(
         |image, range, sums| {
-            let rows = &x[image * image_values + range.start * channels..];
+            let rows = &x[image * image_values + range.start * channels..][..range.len() * channels];
             // Sums of differences to the image's first pixel: no cancellation where the mean is large.
             let origin = &x[image * image_values..][..channels];
-            isa.run(PairSums {
-                rows: range.len(),
-                channels,
-                sums,
-                terms: |row, channel| {
-                    let value = rows[row * channels + channel] - origin[channel];
-                    (value, value * value)
-                },
-            });
+            isa.run(PairSums { x: rows, dy: None, origin, sums });
         },
         &mut sums,
     );
@@ -277,18 +270,10 @@ pub(crate) fn backward(
         shape.channel_sums(
             |image, range, sums| {
                 let first = image * image_values + range.start * channels;
-                let (x, dy) = (&x[first..], &dy[first..]);
+                let values = first..first + range.len() * channels;
                 let means: Vec<f32> =
                     (0..channels).map(|c| statistics.mean[image * groups + c / per_group]).collect();
-                isa.run(PairSums {
-                    rows: range.len(),
-                    channels,
-                    sums,
-                    terms: |row, channel| {
-                        let at = row * channels + channel;
-                        (dy[at], dy[at] * (x[at] - means[channel]))
-                    },
-                });
+                isa.run(PairSums { x: &x[values.clone()], dy: Some(&dy[values]), origin: &means, sums });
             },
             &mut sums,
         );
