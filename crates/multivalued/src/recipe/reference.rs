@@ -6,6 +6,12 @@ use super::keys;
 const MEANINGS: &[(&str, &str, &str)] = &[
     ("data.task", "synthetic task, empty where `data.path` names a data set", ""),
     ("data.path", "data set's folder or manifest, empty for a synthetic task", ""),
+    ("data.layout", "how a data set's files are arranged, empty to find out by content", ""),
+    (
+        "data.masks",
+        "what makes stored values a mask: `binary`, `threshold:VALUE` or `labels:COUNT`; empty for what the data set says",
+        "",
+    ),
     ("data.size", "edge length of a synthetic task's images, 16 to 4096", "160 (shapes)"),
     ("data.train_count", "training cases of a synthetic task", ""),
     ("data.validation_count", "validation cases of a synthetic task", ""),

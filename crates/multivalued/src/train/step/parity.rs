@@ -77,6 +77,13 @@ fn whole_steps() {
         "model.code_dim=4",
         "model.head_width=4",
         "model.classifier_hidden=4",
+        // The schedule that `reference/method.py` computes with, whatever the defaults are.
+        "assignment.temperature_start=0.5",
+        "assignment.temperature_end=0.03",
+        "assignment.anneal_until=0.45",
+        "assignment.prior=0.1",
+        "loss.energy_from=0.7",
+        "loss.reconstruction_with_energy=1.0",
     ];
     let golden = golden();
     let steps = golden["steps"].as_array().unwrap();
