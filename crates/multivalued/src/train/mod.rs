@@ -39,7 +39,7 @@ pub struct Trainer {
     set: TrainingSet,
     validation: Vec<Case>,
     step: u64,
-    /// Training time of earlier sessions, and when this one began.
+    /// Training time before the last resumption, and when this part began.
     seconds_before: f64,
     started: Instant,
     failures_in_a_row: u64,
@@ -130,7 +130,7 @@ impl Trainer {
         }
     }
 
-    /// Seconds of training so far, earlier sessions included.
+    /// Seconds of training so far, time before resumptions included.
     pub fn seconds(&self) -> f64 {
         self.seconds_before + self.started.elapsed().as_secs_f64()
     }
