@@ -203,7 +203,12 @@ def golden_step(space, progress):
     features, logits = net.image(x)
     codes = net.p["codebook.codes"]
     log_p = torch.log_softmax(logits, 1)
-    targets, commitment, recon = torch.zeros(2, 4), None, 0.0
+    targets, commitment, recon, overlap = torch.zeros(2, 4), None, 0.0, 0.0
+
+    def jaccard(o, t):
+        p = torch.sigmoid(o)
+        common = (p * t).sum()
+        return 1 - (common + 1e-3) / (p.sum() + t.sum() - common + 1e-3)
 
     def bce(o, t):
         return F.binary_cross_entropy_with_logits(o, t, reduction="sum")
@@ -224,14 +229,18 @@ def golden_step(space, progress):
             share = WEIGHTS[b, rows][:, None] * r.detach()
             targets[b] = share.sum(0)
             recon = recon + (share * d).sum() / 2
+            overlap = overlap + sum(
+                share[i, j] * jaccard(outputs[b, j], y[2 * b + k]) / 2 for i, k in enumerate(rows) for j in range(4)
+            )
     else:
-        images = x[[0, 0, 1, 1]]
-        z = net.embed(images, y.reshape(4, 1, HEIGHT, WIDTH))
+        # The fourth row only pads: it stays out of the batch statistics.
+        z = net.embed(x[[0, 0, 1]], y[:3].reshape(3, 1, HEIGHT, WIDTH))[[0, 1, 2, 2]]
         nearest = torch.cdist(z, codes).argmin(1)
         c = codes[nearest]
         o = net.generate(features[[0, 0, 1, 1]], z + (c - z).detach())
         share = WEIGHTS.flatten() / 2
         recon = sum(share[i] * bce(o[i], y[i]) / units[i // 2] for i in range(4))
+        overlap = sum(share[i] * jaccard(o[i], y[i]) for i in range(4))
         commitment = (share * ((z - c) ** 2).mean(1)).sum()
         for i in range(4):
             targets[i // 2, nearest[i]] += WEIGHTS.flatten()[i]
@@ -239,6 +248,10 @@ def golden_step(space, progress):
     total = recon + cross_entropy
     if commitment is not None:
         total = total + 0.25 * commitment
+    if progress < 0.45:
+        overlap = None
+    else:
+        total = total + 0.5 * overlap
     score = None
     if progress >= 0.7:
         p = log_p.exp()
@@ -257,6 +270,7 @@ def golden_step(space, progress):
         "reconstruction": recon.item(),
         "cross_entropy": cross_entropy.item(),
         "commitment": 0.0 if commitment is None else commitment.item(),
+        "overlap": 0.0 if overlap is None else overlap.item(),
         "energy": 0.0 if score is None else score.item(),
         "targets": flat(targets),
         "gradients": gradients,

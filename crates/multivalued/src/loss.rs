@@ -1,10 +1,10 @@
 //! The terms of the loss, as functions of tensors.
 //!
 //! ```text
-//! L = L_recon + α L_CE + β L_commit  (+ γ L_cov on the codebook)  + λ L_energy
+//! L = L_recon + α L_CE + β L_commit  (+ γ L_cov on the codebook)  + L_overlap + λ L_energy
 //! ```
 //!
-//! Paper: eq. for E_3, §3.2 "Loss Function"; the energy score is ours.
+//! Paper: eq. for E_3, §3.2 "Loss Function"; overlap and energy score are ours.
 
 use crate::recipe::Reconstruction;
 use multivalued_engine::{Device, Tensor, Var};
@@ -129,51 +129,86 @@ pub(crate) fn reconstruction(kind: Reconstruction, logits: &Var, targets: &Tenso
     }
 }
 
-/// The energy score of a weighted set of outputs against weighted annotations, per image.
-///
-/// ```text
-/// ES = Σ_k q_k Σ_j p_j d(y_k, s_j) − ½ Σ_ij p_i p_j d(s_i, s_j)          d = 1 − soft Jaccard
-/// ```
-///
-/// A proper score: its expectation is least when (s, p) is the distribution of annotations, and twice it
-/// plus a constant is the GED itself. One annotation per step suffices.
-///
-/// # Shapes
-/// outputs [batch·J, size] in 0..1, probabilities [batch, J], annotations [batch·K, size], weights
-/// [batch·K] → [batch]
-pub(crate) fn energy_score(outputs: &Var, probabilities: &Var, annotations: &Var, weights: &[f32]) -> Var {
-    let [batch, j] = *probabilities.shape() else { unreachable!("probabilities are a matrix") };
-    let k = annotations.shape()[0] / batch;
-    let device = outputs.device();
-    let repeated = |matrix: &Var, times: usize| {
-        let rows: Vec<usize> = (0..batch * times).map(|row| row / times).collect();
-        matrix.gather_rows(&rows)
-    };
-    let across = |column: &Var, width: usize| {
-        let rows = column.shape()[0];
-        let ones = Var::constant(Tensor::full(&device, [1, width], 1.0));
-        column.reshape([rows, 1]).matmul(&ones)
-    };
-    // [rows, J]: 1 − (common + ε) / (a + b − common + ε)
-    let distance = |common: &Var, rows_area: &Var, columns_area: &Var| {
-        let union = rows_area.add(columns_area).sub(common);
-        common.add_scalar(FLOOR).div(&union.add_scalar(FLOOR)).scale(-1.0).add_scalar(1.0)
-    };
-    let areas = outputs.sum_rows(); // [batch·J]
-    let by_image = areas.reshape([batch, j]);
+/// Outputs beside the annotations of the same image, by their soft Jaccard distance.
+pub(crate) struct Compared {
+    /// [batch·J, size] in 0..1.
+    outputs: Var,
+    /// [batch·J]: sums over pixels.
+    areas: Var,
+    /// [batch·K, J].
+    to_annotations: Var,
+    batch: usize,
+}
 
-    let common = annotations.batched_inner_products(outputs, batch); // [batch·K, J]
-    let to_annotations = distance(&common, &across(&annotations.sum_rows(), j), &repeated(&by_image, k));
-    let weights = Var::constant(Tensor::from_slice(&device, [batch * k], weights));
-    let fit = to_annotations.mul(&repeated(probabilities, k)).mul(&across(&weights, j));
+impl Compared {
+    /// # Shapes
+    /// outputs [batch·J, size] in 0..1, annotations [batch·K, size]
+    pub fn new(outputs: Var, annotations: &Var, batch: usize) -> Self {
+        let (j, k) = (outputs.shape()[0] / batch, annotations.shape()[0] / batch);
+        let areas = outputs.sum_rows();
+        let common = annotations.batched_inner_products(&outputs, batch);
+        let to_annotations = jaccard_distance(
+            &common,
+            &across(&annotations.sum_rows(), j),
+            &repeated(&areas.reshape([batch, j]), k),
+        );
+        Self { outputs, areas, to_annotations, batch }
+    }
 
-    let common = outputs.batched_inner_products(outputs, batch); // [batch·J, J]
-    let among = distance(&common, &across(&areas, j), &repeated(&by_image, j));
-    // A soft output is not at distance 0 from itself; the set's own term counts different outputs only.
-    let different: Vec<f32> = (0..batch * j * j).map(|i| f32::from(i / j % j != i % j)).collect();
-    let different = Var::constant(Tensor::from_slice(&device, [batch * j, j], &different));
-    let pairs = across(&probabilities.reshape([batch * j]), j).mul(&repeated(probabilities, j));
-    let spread = among.mul(&different).mul(&pairs);
+    /// The mean distance of annotations to the outputs of their own codes.
+    ///
+    /// # Shapes
+    /// shares [batch·K, J]: weight · responsibility, 1 in all for each image → a single value
+    pub fn overlap(&self, shares: &[f32]) -> Var {
+        let shares = Tensor::from_slice(&self.outputs.device(), self.to_annotations.shape(), shares);
+        self.to_annotations.mul(&Var::constant(shares)).sum().scale(1.0 / self.batch as f32)
+    }
 
-    fit.reshape([batch, k * j]).sum_rows().sub(&spread.reshape([batch, j * j]).sum_rows().scale(0.5))
+    /// The energy score of a weighted set of outputs against weighted annotations, per image.
+    ///
+    /// ```text
+    /// ES = Σ_k q_k Σ_j p_j d(y_k, s_j) − ½ Σ_ij p_i p_j d(s_i, s_j)          d = 1 − soft Jaccard
+    /// ```
+    ///
+    /// A proper score: its expectation is least when (s, p) is the distribution of annotations, and twice
+    /// it plus a constant is the GED itself. One annotation per step suffices.
+    ///
+    /// # Shapes
+    /// probabilities [batch, J], weights [batch·K] → [batch]
+    pub fn energy_score(&self, probabilities: &Var, weights: &[f32]) -> Var {
+        let [batch, j] = *probabilities.shape() else { unreachable!("probabilities are a matrix") };
+        let k = weights.len() / batch;
+        let device = self.outputs.device();
+        let weights = Var::constant(Tensor::from_slice(&device, [batch * k], weights));
+        let fit = self.to_annotations.mul(&repeated(probabilities, k)).mul(&across(&weights, j));
+
+        let common = self.outputs.batched_inner_products(&self.outputs, batch); // [batch·J, J]
+        let columns = repeated(&self.areas.reshape([batch, j]), j);
+        let among = jaccard_distance(&common, &across(&self.areas, j), &columns);
+        // A soft output is not at distance 0 from itself; the set's own term counts different outputs only.
+        let different: Vec<f32> = (0..batch * j * j).map(|i| f32::from(i / j % j != i % j)).collect();
+        let different = Var::constant(Tensor::from_slice(&device, [batch * j, j], &different));
+        let pairs = across(&probabilities.reshape([batch * j]), j).mul(&repeated(probabilities, j));
+        let spread = among.mul(&different).mul(&pairs);
+
+        fit.reshape([batch, k * j]).sum_rows().sub(&spread.reshape([batch, j * j]).sum_rows().scale(0.5))
+    }
+}
+
+/// `1 − (common + ε) / (a + b − common + ε)`, element by element.
+fn jaccard_distance(common: &Var, a: &Var, b: &Var) -> Var {
+    let union = a.add(b).sub(common);
+    common.add_scalar(FLOOR).div(&union.add_scalar(FLOOR)).scale(-1.0).add_scalar(1.0)
+}
+
+/// Each row `times` times.
+fn repeated(matrix: &Var, times: usize) -> Var {
+    let rows: Vec<usize> = (0..matrix.shape()[0] * times).map(|row| row / times).collect();
+    matrix.gather_rows(&rows)
+}
+
+/// A column as a matrix of `width` equal columns.
+fn across(column: &Var, width: usize) -> Var {
+    let ones = Var::constant(Tensor::full(&column.device(), [1, width], 1.0));
+    column.reshape([column.shape()[0], 1]).matmul(&ones)
 }

@@ -276,6 +276,9 @@ pub struct LossRecipe {
     pub covariance: f32,
     /// κ: decay of the codebook's moving average; 1 fixes the codebook.
     pub average_decay: f32,
+    /// Weight of the soft Jaccard distance between an annotation and its code's output, once the
+    /// assignment is hard.
+    pub overlap: f32,
     /// Weight of the energy score.
     pub energy: f32,
     /// Share of the training after which the energy score counts.
@@ -293,9 +296,10 @@ impl Default for LossRecipe {
             commitment: 0.25,
             covariance: 0.01,
             average_decay: 0.99,
+            overlap: 4.0,
             energy: 1.0,
-            energy_from: 0.35,
-            reconstruction_with_energy: 0.1,
+            energy_from: 0.7,
+            reconstruction_with_energy: 0.3,
         }
     }
 }
@@ -552,6 +556,7 @@ impl Recipe {
             ("loss.cross_entropy", self.loss.cross_entropy),
             ("loss.commitment", self.loss.commitment),
             ("loss.covariance", self.loss.covariance),
+            ("loss.overlap", self.loss.overlap),
             ("loss.energy", self.loss.energy),
             ("loss.reconstruction_with_energy", self.loss.reconstruction_with_energy),
             ("train.weight_decay", self.train.weight_decay),

@@ -90,6 +90,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "0.01; 0 as ablation",
     ),
     ("loss.average_decay", "κ, decay of the codebook's moving average; 1 fixes the codebook", "not stated"),
+    (
+        "loss.overlap",
+        "weight of the soft Jaccard distance of annotations to their codes' outputs, once the assignment is hard",
+        "0",
+    ),
     ("loss.energy", "weight of the energy score", "0"),
     ("loss.energy_from", "share of the training after which the energy score counts", ""),
     ("loss.reconstruction_with_energy", "weight of the reconstruction once the energy score counts", ""),

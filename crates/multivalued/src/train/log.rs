@@ -94,6 +94,7 @@ impl EpochSums {
         sum.cross_entropy += new.cross_entropy;
         sum.commitment += new.commitment;
         sum.covariance += new.covariance;
+        sum.overlap += new.overlap;
         sum.energy += new.energy;
         self.usage.iter_mut().zip(&result.usage).for_each(|(sum, usage)| *sum += usage);
         self.h_norm += result.h_norm;
@@ -144,6 +145,7 @@ impl EpochSums {
                 cross_entropy: terms.cross_entropy / n,
                 commitment: terms.commitment / n,
                 covariance: terms.covariance / n,
+                overlap: terms.overlap / n,
                 energy: terms.energy / n,
             },
             used_codes: self.used_codes().len(),

@@ -4,7 +4,7 @@
 //! for a batch of (x, {y_k}):
 //!     l, p ← E_θ(x), P_φ(E_θ(x))                              encode
 //!     s_k ← nearest output, or nearest code of E_φ(x, y_k)    assign
-//!     L   ← L_recon(G_θ(x, c_s), y) + α L_CE + β L_commit + λ L_energy
+//!     L   ← L_recon(G_θ(x, c_s), y) + α L_CE + β L_commit + L_overlap + λ L_energy
 //!     θ, φ, ϕ ← Adam
 //!     C   ← moving average of the embeddings, then a covariance step
 //! ```
@@ -20,7 +20,7 @@ mod routing;
 use super::schedule::{Weights, learning_rate, rule, weights};
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::Batch;
-use crate::loss;
+use crate::loss::{self, Compared};
 use crate::model::{Encoded, Model, orthogonality_threshold};
 use crate::recipe::{Recipe, Space};
 use multivalued_engine::{Adam, Stepped, Tape, Tensor, Var};
@@ -38,6 +38,9 @@ pub struct LossTerms {
     pub commitment: f32,
     /// L_cov.
     pub covariance: f32,
+    /// Soft Jaccard distance of annotations to their codes' outputs; 0 before it counts.
+    #[serde(default)]
+    pub overlap: f32,
     /// The energy score; 0 before it counts.
     pub energy: f32,
 }
@@ -63,8 +66,10 @@ struct Assigned {
     /// [batch, code_count]: what the classifier should say.
     targets: Vec<f32>,
     commitment: Option<Var>,
+    /// Where it counts already.
+    overlap: Option<Var>,
     /// For the energy score: outputs of these codes for every image.
-    outputs: Option<(Var, Vec<usize>)>,
+    outputs: Option<(Compared, Vec<usize>)>,
     /// What the codebook's average follows: responsibilities [pairs, code_count] and embeddings.
     followed: Option<(Vec<f32>, Tensor)>,
 }
@@ -98,6 +103,7 @@ pub(crate) fn step(
         cross_entropy: cross_entropy.item(),
         commitment: assigned.commitment.as_ref().map_or(0.0, Var::item),
         covariance: 0.0,
+        overlap: assigned.overlap.as_ref().map_or(0.0, Var::item),
         energy: energy.as_ref().map_or(0.0, Var::item),
     };
     let h_norm = mean_length(encoded.h.tensor());
@@ -109,7 +115,7 @@ pub(crate) fn step(
         .collect();
     let finite = terms.total.is_finite();
     let followed = assigned.followed;
-    drop((assigned.outputs, encoded));
+    drop((assigned.outputs, assigned.overlap, encoded));
 
     let mut gradient_norm = f32::NAN;
     let mut moved = false;
@@ -134,9 +140,10 @@ fn losses(model: &Model, tape: &Tape, recipe: &Recipe, batch: &Batch, progress: 
     let encoded = model.encode(tape, &images);
     let assigned = match recipe.assignment.space {
         Space::Output => {
-            assign_by_output(model, tape, recipe, &encoded, batch, rule(&recipe.assignment, progress))
+            let rule = rule(&recipe.assignment, progress);
+            assign_by_output(model, tape, recipe, &encoded, batch, rule, weights)
         }
-        Space::Embedding => assign_by_embedding(model, tape, recipe, &encoded, &images, batch),
+        Space::Embedding => assign_by_embedding(model, tape, recipe, &encoded, &images, batch, weights),
     };
     let shape = [encoded.batch, model.recipe.code_count];
     let targets = Tensor::from_slice(model.device(), shape, &assigned.targets);
@@ -153,6 +160,9 @@ fn total(weights: Weights, assigned: &Assigned, cross_entropy: &Var, energy: Opt
     }
     if let Some(commitment) = &assigned.commitment {
         total = total.add(&commitment.scale(weights.commitment));
+    }
+    if let Some(overlap) = &assigned.overlap {
+        total = total.add(&overlap.scale(weights.overlap));
     }
     if let Some(energy) = energy {
         total = total.add(&energy.scale(weights.energy));
@@ -171,6 +181,7 @@ fn assign_by_output(
     encoded: &Encoded,
     batch: &Batch,
     rule: Rule,
+    weights: Weights,
 ) -> Assigned {
     let (images, k) = (encoded.batch, batch.per_image);
     let codes = model.active_codes();
@@ -185,38 +196,46 @@ fn assign_by_output(
         distances.iter_mut().for_each(|d| *d /= units[image]);
     }
     let probabilities = model.probabilities(encoded, &codes).tensor().to_vec();
-    let mut shares = vec![0.0f32; images * j * k]; // [images·J, K]: weight · responsibility
+    let mut shares = vec![0.0f32; images * k * j]; // [images·K, J]: weight · responsibility
+    let mut parts = vec![0.0f32; images * j * k]; // [images·J, K]: an annotation's part in a code's target
     let mut masses = vec![0.0f32; images * j];
     let mut targets = vec![0.0f32; images * model.recipe.code_count];
     for image in 0..images {
-        let weights = &batch.weights[image * k..][..k];
+        let annotation_weights = &batch.weights[image * k..][..k];
         let log_p: Vec<f32> = probabilities[image * j..][..j].iter().map(|p| p.max(1e-9).ln()).collect();
-        let r = responsibilities(rule, &distances[image * k * j..][..k * j], &log_p, weights);
+        let r = responsibilities(rule, &distances[image * k * j..][..k * j], &log_p, annotation_weights);
         for annotation in 0..k {
             for code in 0..j {
-                let share = weights[annotation] * r[annotation * j + code];
-                shares[(image * j + code) * k + annotation] = share;
+                let share = annotation_weights[annotation] * r[annotation * j + code];
+                shares[(image * k + annotation) * j + code] = share;
+                parts[(image * j + code) * k + annotation] = share;
                 masses[image * j + code] += share;
                 targets[image * model.recipe.code_count + codes[code]] += share;
             }
         }
     }
-    for (row, shares) in shares.chunks_exact_mut(k).enumerate() {
-        shares.iter_mut().for_each(|share| *share /= masses[row].max(1e-12));
+    for (row, parts) in parts.chunks_exact_mut(k).enumerate() {
+        parts.iter_mut().for_each(|part| *part /= masses[row].max(1e-12));
     }
     let device = model.device();
-    let shares = Var::constant(Tensor::from_slice(device, [images * j, k], &shares));
-    let means = shares.batched_matmul(&Var::constant(batch.annotations.clone()), images); // [images·J, size]
+    let parts = Var::constant(Tensor::from_slice(device, [images * j, k], &parts));
+    let means = parts.batched_matmul(&Var::constant(batch.annotations.clone()), images); // [images·J, size]
 
     let row_units: Vec<f32> = (0..images * j).map(|row| units[row / j]).collect();
     let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &row_units);
     let masses: Vec<f32> = masses.iter().map(|mass| mass / images as f32).collect();
     let masses = Var::constant(Tensor::from_slice(device, [images * j], &masses));
+    let compared =
+        (weights.overlap > 0.0 || weights.energy > 0.0).then(|| compared(model, &logits, batch, images));
     Assigned {
         reconstruction: distance.mul(&masses).sum(),
         targets,
         commitment: None,
-        outputs: Some((logits, codes)),
+        overlap: compared
+            .as_ref()
+            .filter(|_| weights.overlap > 0.0)
+            .map(|compared| compared.overlap(&shares)),
+        outputs: compared.map(|compared| (compared, codes)),
         followed: None,
     }
 }
@@ -233,29 +252,38 @@ fn assign_by_embedding(
     encoded: &Encoded,
     images: &Var,
     batch: &Batch,
+    weights: Weights,
 ) -> Assigned {
     let pair_encoder = model.pair_encoder.as_ref().expect("the recipe's assignment made a pair encoder");
     let (count, k) = (model.recipe.code_count, batch.per_image);
-    let rows: Vec<usize> = (0..encoded.batch * k).collect();
+    let rows = encoded.batch * k;
     let [_, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
     let channels = model.recipe.output_channels();
-    let repeated: Vec<usize> = rows.iter().map(|row| row / k).collect();
-    let annotations = Var::constant(batch.annotations.reshaped([rows.len(), height, width, channels]));
 
-    let embedding = pair_encoder.forward(tape, &images.gather_rows(&repeated), &annotations);
-    let z = model.codebook.comparable(&embedding);
+    // Rows that only pad stay out of the embedding's batch statistics; their weight is 0, so that any
+    // embedding will do for them.
+    let real: Vec<usize> = (0..rows).filter(|&row| batch.weights[row] > 0.0).collect();
+    let place: Vec<usize> =
+        (0..rows).map(|row| real.partition_point(|&other| other <= row).saturating_sub(1)).collect();
+    let image_of: Vec<usize> = real.iter().map(|row| row / k).collect();
+    let annotations = Var::constant(batch.annotations.clone()).gather_rows(&real);
+    let annotations = annotations.reshape([real.len(), height, width, channels]);
+    let embedding = pair_encoder.forward(tape, &images.gather_rows(&image_of), &annotations);
+    let z = model.codebook.comparable(&embedding).gather_rows(&place);
     let nearest = model.codebook.nearest(&model.parameters, z.tensor(), &model.active_codes());
     let c = model.codebook.codes(tape).stop_gradient().gather_rows(&nearest);
     let logits = model.generate(tape, encoded, &z.straight_through(&c));
 
-    let size = logits.shape().volume() / rows.len();
-    let units: Vec<f32> = repeated.iter().map(|&image| batch.areas[image].max(0.02 * size as f32)).collect();
+    let size = logits.shape().volume() / rows;
+    let units: Vec<f32> = (0..rows).map(|row| batch.areas[row / k].max(0.02 * size as f32)).collect();
     let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, &batch.annotations, &units);
+    let overlap = (weights.overlap > 0.0).then(|| compared(model, &logits, batch, rows));
+    let overlap = overlap.map(|compared| compared.overlap(&batch.weights).scale(k as f32));
     let shares: Vec<f32> = batch.weights.iter().map(|weight| weight / encoded.batch as f32).collect();
-    let shares = Var::constant(Tensor::from_slice(model.device(), [rows.len()], &shares));
+    let shares = Var::constant(Tensor::from_slice(model.device(), [rows], &shares));
 
     let mut targets = vec![0.0f32; encoded.batch * count];
-    let mut responsibilities = vec![0.0f32; rows.len() * count];
+    let mut responsibilities = vec![0.0f32; rows * count];
     for (row, &code) in nearest.iter().enumerate() {
         targets[row / k * count + code] += batch.weights[row];
         responsibilities[row * count + code] = batch.weights[row] * k as f32;
@@ -264,16 +292,23 @@ fn assign_by_embedding(
         reconstruction: distance.mul(&shares).sum(),
         targets,
         commitment: Some(z.squared_error(&c).mul(&shares).sum()),
+        overlap,
         outputs: None,
         followed: Some((responsibilities, z.into_tensor())),
     }
 }
 
+/// Outputs beside the annotations of the same image; `images` counts groups of rows that belong together.
+fn compared(model: &Model, logits: &Var, batch: &Batch, images: usize) -> Compared {
+    let annotations = loss::foreground_annotations(&batch.annotations, model.recipe.output_channels());
+    Compared::new(loss::foreground(logits), &annotations, images)
+}
+
 /// The energy score of the most probable codes' outputs.
 fn energy(model: &Model, tape: &Tape, encoded: &Encoded, assigned: &Assigned, batch: &Batch) -> Var {
     let generated;
-    let (logits, codes) = match &assigned.outputs {
-        Some((logits, codes)) => (logits, codes.clone()),
+    let (compared, codes) = match &assigned.outputs {
+        Some((compared, codes)) => (compared, codes.clone()),
         None => {
             // The codes that matter for this batch: those the classifier thinks of, at most sixteen.
             let mut mean = vec![0.0f32; model.recipe.code_count];
@@ -282,14 +317,13 @@ fn energy(model: &Model, tape: &Tape, encoded: &Encoded, assigned: &Assigned, ba
             let mut codes = model.active_codes();
             codes.sort_by(|&a, &b| mean[b].total_cmp(&mean[a]));
             codes.truncate(16);
-            generated = model.generate_all(tape, encoded, &codes);
+            let logits = model.generate_all(tape, encoded, &codes);
+            generated = compared(model, &logits, batch, encoded.batch);
             (&generated, codes)
         }
     };
-    let outputs = loss::foreground(logits);
-    let annotations = loss::foreground_annotations(&batch.annotations, model.recipe.output_channels());
     let probabilities = model.probabilities(encoded, &codes);
-    loss::energy_score(&outputs, &probabilities, &annotations, &batch.weights).mean()
+    compared.energy_score(&probabilities, &batch.weights).mean()
 }
 
 /// The moving average, then the covariance step; returns L_cov.

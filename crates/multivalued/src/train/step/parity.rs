@@ -4,7 +4,7 @@ use super::losses;
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::{Batch, TrainingSet};
 use crate::fixture::{assert_close, cases, golden, golden_masks, tiny_recipe, wave};
-use crate::loss::{cross_entropy_distances, energy_score};
+use crate::loss::{Compared, cross_entropy_distances};
 use crate::model::Model;
 use crate::recipe::Space;
 use multivalued_engine::{Device, Parameters, Tape, Tensor, Var};
@@ -19,7 +19,8 @@ fn energy_score_and_its_gradients() {
     let p = parameters.add("p", Tensor::from_slice(&device, [2, 3], &wave(6, 1.1, 0.2, 0.4)));
     let annotations = Var::constant(Tensor::from_slice(&device, [4, 6], &golden_masks(4, 6)));
     let tape = Tape::recording(&parameters);
-    let scores = energy_score(&tape.get(outputs), &tape.get(p), &annotations, &[0.25, 0.75, 1.0, 0.0]);
+    let compared = Compared::new(tape.get(outputs), &annotations, 2);
+    let scores = compared.energy_score(&tape.get(p), &[0.25, 0.75, 1.0, 0.0]);
     assert_close("scores", &scores.tensor().to_vec(), &golden["scores"], 1e-5);
     let gradients = tape.backward(&scores.sum());
     assert_close("outputs", &gradients.get(outputs).unwrap().to_vec(), &golden["outputs"], 1e-5);
@@ -82,6 +83,7 @@ fn whole_steps() {
         "assignment.temperature_end=0.03",
         "assignment.anneal_until=0.45",
         "assignment.prior=0.1",
+        "loss.overlap=0.5",
         "loss.energy_from=0.7",
         "loss.reconstruction_with_energy=1.0",
     ];
@@ -102,6 +104,7 @@ fn whole_steps() {
             ("reconstruction", vec![losses.assigned.reconstruction.item()]),
             ("cross_entropy", vec![losses.cross_entropy.item()]),
             ("commitment", vec![losses.assigned.commitment.as_ref().map_or(0.0, Var::item)]),
+            ("overlap", vec![losses.assigned.overlap.as_ref().map_or(0.0, Var::item)]),
             ("energy", vec![losses.energy.as_ref().map_or(0.0, Var::item)]),
             ("total", vec![losses.total.item()]),
         ];

@@ -61,6 +61,14 @@ fn reconstruction_by_output_moves_the_generator_and_the_encoder() {
 }
 
 #[test]
+fn overlap_reaches_what_the_reconstruction_reaches() {
+    let found = reached(Space::Output, HARD, |losses| losses.assigned.overlap.unwrap());
+    assert_reached(&found, &["generator", "image_encoder"]);
+    let found = reached(Space::Embedding, HARD, |losses| losses.assigned.overlap.unwrap());
+    assert_reached(&found, &["generator", "image_encoder", "pair_encoder"]);
+}
+
+#[test]
 fn the_energy_score_moves_outputs_and_probabilities() {
     for space in [Space::Embedding, Space::Output] {
         let found = reached(space, HARD, |losses| losses.energy.unwrap());
