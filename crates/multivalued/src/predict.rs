@@ -157,7 +157,7 @@ fn settle(sorted: Vec<Hypothesis>, merge_iou: f32) -> Prediction {
     kept.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
     let total: f32 = kept.iter().map(|hypothesis| hypothesis.probability).sum();
     kept.iter_mut().for_each(|hypothesis| hypothesis.probability /= total);
-    Prediction { hypotheses: kept }
+    Prediction::stated(kept)
 }
 
 #[cfg(test)]

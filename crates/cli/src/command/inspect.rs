@@ -159,7 +159,7 @@ fn table(codes: &[Code], cases: &[Case]) -> String {
 /// The hypotheses in the table's order; a code that says nothing of an image is left out.
 fn in_order(prediction: &Prediction, codes: &[Code]) -> Prediction {
     let of = |code: &Code| prediction.hypotheses.iter().find(|one| one.code == code.code).cloned();
-    Prediction { hypotheses: codes.iter().filter_map(of).collect() }
+    Prediction { hypotheses: codes.iter().filter_map(of).collect(), draws: prediction.draws }
 }
 
 #[cfg(test)]

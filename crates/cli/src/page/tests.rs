@@ -50,7 +50,7 @@ fn prediction(case: &Case, at: usize) -> Prediction {
     let total: f32 = hypotheses.iter().map(|one| one.probability).sum();
     hypotheses.iter_mut().for_each(|one| one.probability /= total);
     hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability));
-    Prediction { hypotheses }
+    Prediction::stated(hypotheses)
 }
 
 fn page(task: TaskName, count: usize) -> String {
