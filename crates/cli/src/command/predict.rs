@@ -23,7 +23,8 @@ use crate::terminal::say;
 /// Predict images: one mask file per hypothesis in the input's own format and geometry
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  multivalued predict runs/lidc scan.nii.gz --out predictions\n  multivalued \
+    after_help = "Examples:\n  multivalued predict runs/lidc scan.nii.gz --out predictions\n  multivalued predict models/lidc \
+scan.png --out predictions\n  multivalued \
 predict runs/lidc images/ --top 3 --out predictions\n\nFor each image a folder of its name: hypothesis-1 (the \
 most probable), hypothesis-2 and so on, prediction.json with probabilities, codes and areas, and sheet.png. \
 For a volume every slice has its own hypotheses: hypothesis-k holds the k-th most probable mask of each slice."
