@@ -134,9 +134,8 @@ impl Card<'_> {
         let name = RunFolder::at(self.out).name();
         format!(
             "# {name}\n\nOne image in; a short list of plausible masks out, each with its probability.\n\n\
-             ```sh\nmultivalued predict {} IMAGE --out predictions\n```\n\n\
+             ```sh\nmultivalued predict path/to/{name} IMAGE --out predictions\n```\n\n\
              ## The model\n\n{}\n## Data\n\n{}\n\n{}\n\n## Scores\n\n{}\n## Intended use\n\n{}\n",
-            self.out.display(),
             self.facts(),
             self.source,
             self.provenance(),
@@ -205,8 +204,8 @@ impl Card<'_> {
                 format!(" BLAKE3 of the data scored, ids and content: `{hash}`.")
             });
         format!(
-            "Training, validation and test cases are of different groups (patients); the model was chosen on \
-             validation cases.{hash}"
+            "Groups (patients) are not torn apart between training, validation and test, unless the data set \
+             states a split that does; the model was chosen on validation cases.{hash}"
         )
     }
 

@@ -159,9 +159,11 @@ impl Chart {
         )
     }
 
-    /// The names of what is drawn, in order.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.marks.iter().map(|(name, _)| name.as_str())
+    /// The names of the lines that have points, with the classes that colour them.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (String, &str)> {
+        let drawn = |mark: &Mark| matches!(mark, Mark::Line(points) if !points.is_empty());
+        let marks = self.marks.iter().enumerate().filter(move |(_, (_, mark))| drawn(mark));
+        marks.map(|(at, (name, _))| (class(at), name.as_str()))
     }
 
     /// Axes and marks, without the frame of an `svg` element.
@@ -202,8 +204,9 @@ impl Chart {
             escaped(&self.x_title)
         );
         for (at, (name, mark)) in self.marks.iter().enumerate() {
-            let class = format!("s{}", at % 6 + 1);
+            let class = class(at);
             match mark {
+                Mark::Line(points) if points.is_empty() => {}
                 Mark::Line(points) => {
                     let path: Vec<_> = points
                         .iter()
@@ -278,13 +281,18 @@ impl Chart {
                 _ => String::new(),
             };
             format!(
-                "<span class=\"key\"><i class=\"{kind} s{}\"></i>{}{level}</span>",
-                at % 6 + 1,
+                "<span class=\"key\"><i class=\"{kind} {}\"></i>{}{level}</span>",
+                class(at),
                 escaped(name)
             )
         });
         format!("<span class=\"legend\">{}</span>", entries.collect::<String>())
     }
+}
+
+/// The class that colours a mark by its place; there are six.
+fn class(at: usize) -> String {
+    format!("s{}", at % 6 + 1)
 }
 
 /// Points as small circles that tell their value.

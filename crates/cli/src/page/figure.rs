@@ -35,11 +35,11 @@ pub fn figures(runs: &[(String, Vec<Record>)]) -> Vec<(&'static str, String)> {
     for (file, title, unit, keys) in FIGURES {
         let mut chart = Chart::new(title, "epoch", unit);
         for (name, curves) in &curves {
-            if let Some(points) = keys.iter().find_map(|key| curves.get(*key)) {
-                chart = chart.line(name, points.clone());
-            }
+            // Without points where the log has no such number, so that a run keeps its colour in all figures.
+            let points = keys.iter().find_map(|key| curves.get(*key)).cloned().unwrap_or_default();
+            chart = chart.line(name, points);
         }
-        if chart.names().next().is_some() {
+        if chart.lines().next().is_some() {
             files.push((file, document(&chart)));
         }
     }
@@ -74,7 +74,7 @@ const STYLE: &str = "text{font:11px system-ui,sans-serif;fill:#5b6570}.head{font
 /// Swatches and names in as many lines as they need, and the number of lines.
 fn legend(chart: &Chart) -> (String, usize) {
     let (mut svg, mut x, mut line) = (String::new(), AXIS_TITLE, 0);
-    for (at, name) in chart.names().enumerate() {
+    for (class, name) in chart.lines() {
         let width = SWATCH + LETTER * name.chars().count() as f64;
         if x > AXIS_TITLE && x + width > WIDTH + AXIS_TITLE {
             (x, line) = (AXIS_TITLE, line + 1);
@@ -83,8 +83,7 @@ fn legend(chart: &Chart) -> (String, usize) {
         // Writing to a string cannot fail.
         let _ = writeln!(
             svg,
-            "<line class=\"line s{}\" x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y}\" y2=\"{y}\"/><text x=\"{:.1}\" y=\"{}\">{}</text>",
-            at % 6 + 1,
+            "<line class=\"line {class}\" x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y}\" y2=\"{y}\"/><text x=\"{:.1}\" y=\"{}\">{}</text>",
             x + 18.0,
             x + 24.0,
             y + 4.0,
@@ -110,8 +109,8 @@ mod tests {
     #[test]
     fn runs_lie_over_each_other_where_they_have_the_number() {
         let runs = [
-            ("paper & co".to_owned(), log(&[("used_codes", 4.0), ("validation.ged_limit", 0.3)])),
             ("unet".to_owned(), log(&[("validation.ged_exact", 0.5)])),
+            ("paper & co".to_owned(), log(&[("used_codes", 4.0), ("validation.ged_limit", 0.3)])),
         ];
         let files = figures(&runs);
         let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
@@ -120,6 +119,8 @@ mod tests {
         assert_eq!([count(0), count(1)], [1, 2]);
         assert!(files[0].1.contains("paper &amp; co") && !files[0].1.contains("unet"));
         assert!(files[1].1.starts_with("<svg xmlns=") && files[1].1.contains(">epoch</text>"));
+        let second = "<polyline class=\"line s2\"";
+        assert!(files.iter().all(|(_, svg)| svg.contains(second)), "a run keeps its colour");
         assert!(figures(&[]).is_empty());
     }
 
