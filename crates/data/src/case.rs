@@ -45,7 +45,8 @@ pub struct Hypothesis {
     pub mask: Mask,
     /// Its probability given the image.
     pub probability: f32,
-    /// The code that produced it (the most probable one where several were merged).
+    /// The code that produced it (the most probable one where several were merged), or the number of the
+    /// first draw that shows it.
     pub code: usize,
 }
 

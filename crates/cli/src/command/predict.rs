@@ -209,6 +209,8 @@ fn slice_json(kept: &Prediction, all: &Prediction, files: &[String]) -> Value {
         |one: &Hypothesis| (0..one.mask.classes()).map(|class| one.mask.area(class)).collect::<Vec<_>>();
     let row = |(one, file): (&Hypothesis, &String)| json!({ "file": file, "probability": one.probability, "code": one.code, "areas": area(one) });
     json!({
+        // How many draws the probabilities were counted from; null where the model states them.
+        "draws": all.draws,
         "hypotheses": kept.hypotheses.iter().zip(files).map(row).collect::<Vec<_>>(),
         "dropped_probability": all.hypotheses.iter().skip(kept.len()).map(|one| f64::from(one.probability)).sum::<f64>(),
     })

@@ -68,11 +68,13 @@ impl Page<'_> {
             found.map_or(String::new(), |[low, high]| format!(", 95 % {} to {}", number(*low), number(*high)))
         };
         let mut tiles = Vec::new();
+        let mut name = "GED";
         if scores.ged_limit != scores.ged_exact {
-            let name = format!("GED in the limit of many draws{}", interval("ged_limit"));
-            tiles.push((number(scores.ged_limit), name));
+            let limit = format!("GED in the limit of many draws{}", interval("ged_limit"));
+            tiles.push((number(scores.ged_limit), limit));
+            name = "GED of the draws as they are";
         }
-        tiles.push((number(scores.ged_exact), format!("GED{}", interval("ged_exact"))));
+        tiles.push((number(scores.ged_exact), format!("{name}{}", interval("ged_exact"))));
         if let Some(oracle) = summary.oracle_ged {
             tiles.push((number(oracle), "GED of the truth itself".into()));
         }

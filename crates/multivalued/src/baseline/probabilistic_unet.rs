@@ -27,7 +27,7 @@ use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
 use std::collections::HashMap;
 
 /// Outputs that are computed together, over all images of a batch: what memory is planned for.
-const OUTPUTS_TOGETHER: usize = 256;
+const OUTPUTS_TOGETHER: usize = 128;
 
 /// The U-Net, the prior and the posterior.
 pub(crate) struct ProbabilisticUnet {
