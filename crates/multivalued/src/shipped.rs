@@ -21,9 +21,10 @@ pub const WEIGHTS: &str = "model.safetensors";
 /// The recipe's file.
 pub const RECIPE: &str = "recipe.toml";
 
-const FORMAT: &str = "multivalued-model";
-/// Grows when a reader of the old kind could not read the new one.
-const VERSION: &str = "1";
+/// The format and its version, as one entry of the weights' metadata: several would be written in any
+/// order, and the same model would not be the same file. The version grows when a reader of the old kind
+/// could not read the new one.
+const FORMAT: &str = "multivalued-model/1";
 
 /// Whether a model lies in this folder itself.
 pub fn exists(folder: &Path) -> bool {
@@ -33,12 +34,11 @@ pub fn exists(folder: &Path) -> bool {
 impl Predictor {
     /// The content of a model's folder: the weights as safetensors in f16, and the recipe as TOML.
     pub fn shipped(&self) -> Result<(Vec<u8>, String)> {
-        let metadata =
-            [("format", FORMAT), ("version", VERSION)].map(|(key, value)| (key.into(), value.into()));
+        let metadata = HashMap::from([("format".into(), FORMAT.into())]);
         let weights = self
             .network()
             .parameters()
-            .to_safetensors_f16(HashMap::from(metadata))
+            .to_safetensors_f16(metadata)
             .map_err(|error| Error::checkpoint(WEIGHTS, error.to_string()))?;
         Ok((weights, self.recipe().without_place().to_toml()))
     }
@@ -51,17 +51,14 @@ impl Predictor {
         let bytes = fs::read(&path).map_err(|source| Error::io(&path, source))?;
         let refused = |reason: String| Error::checkpoint(&path, reason);
         let metadata = read_metadata(&bytes).map_err(|error| refused(error.to_string()))?;
-        if metadata.get("format").is_none_or(|format| format != FORMAT) {
-            return Err(refused("not a model of this program".into()));
-        }
-        match metadata.get("version") {
-            Some(version) if version == VERSION => {}
-            other => {
-                let found = other.map_or("none", String::as_str);
+        match metadata.get("format").map(String::as_str) {
+            Some(FORMAT) => {}
+            Some(other) if other.starts_with("multivalued-model/") => {
                 return Err(refused(format!(
-                    "format version {found}; this program reads version {VERSION}. Use the program that wrote it"
+                    "format {other}; this program reads {FORMAT}. Use the program that wrote it"
                 )));
             }
+            _ => return Err(refused("not a model of this program".into())),
         }
         let mut network = Network::new(&recipe, device)?;
         network.parameters_mut().load_safetensors(&bytes).map_err(|error| refused(error.to_string()))?;
@@ -128,15 +125,14 @@ mod tests {
         let own = trained("method.kind=unet");
         let (weights, recipe) = own.shipped().unwrap();
         let plain = own.network().parameters().to_safetensors(HashMap::new());
-        let newer: HashMap<String, String> =
-            [("format", FORMAT), ("version", "2")].map(|(key, value)| (key.into(), value.into())).into();
+        let newer = HashMap::from([("format".into(), "multivalued-model/2".into())]);
         let newer = own.network().parameters().to_safetensors(newer);
         let wider = recipe.replace("channels = [4, 8]", "channels = [4, 9]");
         assert_ne!(wider, recipe);
         for (weights, recipe, cause) in [
             (&weights[..weights.len() / 2], &recipe, "not a complete safetensors file"),
             (&plain, &recipe, "not a model of this program"),
-            (&newer, &recipe, "format version 2"),
+            (&newer, &recipe, "format multivalued-model/2; this program reads multivalued-model/1"),
             (&weights, &wider, "has shape"),
         ] {
             write(place.path(), weights, recipe);
