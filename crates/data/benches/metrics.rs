@@ -81,7 +81,7 @@ fn case(index: usize) -> (Case, Prediction) {
         annotations,
         truth: None,
     };
-    (case, Prediction { hypotheses: hypotheses.collect() })
+    (case, Prediction::stated(hypotheses.collect()))
 }
 
 fn whole_test_set(criterion: &mut Criterion) {

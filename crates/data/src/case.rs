@@ -45,7 +45,8 @@ pub struct Hypothesis {
     pub mask: Mask,
     /// Its probability given the image.
     pub probability: f32,
-    /// The code that produced it (the most probable one where several were merged).
+    /// The code that produced it (the most probable one where several were merged), or the number of the
+    /// first draw that shows it.
     pub code: usize,
 }
 
@@ -54,9 +55,16 @@ pub struct Hypothesis {
 pub struct Prediction {
     /// The hypotheses, sorted by falling probability.
     pub hypotheses: Vec<Hypothesis>,
+    /// How many draws the probabilities were counted from; none where the model states them itself.
+    pub draws: Option<usize>,
 }
 
 impl Prediction {
+    /// A set whose probabilities the model states itself.
+    pub fn stated(hypotheses: Vec<Hypothesis>) -> Self {
+        Self { hypotheses, draws: None }
+    }
+
     /// How many hypotheses there are (the paper's N_x).
     pub fn len(&self) -> usize {
         self.hypotheses.len()

@@ -67,7 +67,7 @@ impl GoldenCase {
             probability: member.weight,
             code,
         };
-        Prediction { hypotheses: self.outputs.iter().enumerate().map(hypothesis).collect() }
+        Prediction::stated(self.outputs.iter().enumerate().map(hypothesis).collect())
     }
 }
 

@@ -59,6 +59,52 @@ fn reversed(case: &Case, prediction: &Prediction) -> (Case, Prediction) {
     (case, prediction)
 }
 
+/// Draws from a known distribution, equal ones merged as a predictor merges them.
+fn drawn(masks: &[Mask], p: &[f64], count: usize, random: &mut Draw) -> Prediction {
+    let mut shares = vec![0.0f32; masks.len()];
+    random.weighted(p, count).into_iter().for_each(|at| shares[at] += 1.0 / count as f32);
+    Prediction { draws: Some(count), ..prediction(masks, &shares) }
+}
+
+/// The 1/n law: n draws inflate the GED by D/n, and the limit takes that away whatever n is.
+#[test]
+fn the_limit_of_few_draws_is_the_exact_ged_on_average() {
+    let masks: Vec<Mask> = [2, 5, 9, 0].map(|n| Mask::from_fn(WIDTH, HEIGHT, |x, _| x < n)).to_vec();
+    let p = [0.4, 0.3, 0.2, 0.1];
+    let case = weighted_case("known", &masks[..3], &[1.0, 1.0, 2.0]);
+    let stated = prediction(&masks, &p.map(|p| p as f32));
+    let comparison = Comparison::new(&case, &stated).unwrap();
+    let (exact, diversity) = (ged::exact(&comparison), diversity::of_outputs(&comparison));
+    assert_eq!(ged::limit(&comparison), exact, "stated probabilities are their own limit");
+    for count in [2, 4, 16] {
+        let mut random = Draw::new(3, &["limit"], count as u64);
+        let (mut limits, mut plain) = (0.0, 0.0);
+        let times = 20_000;
+        for _ in 0..times {
+            let sampled = drawn(&masks, &p, count, &mut random);
+            let comparison = Comparison::new(&case, &sampled).unwrap();
+            limits += ged::limit(&comparison) / f64::from(times);
+            plain += ged::exact(&comparison) / f64::from(times);
+        }
+        assert!((limits - exact).abs() < 0.005, "{count} draws: {limits}, exact {exact}");
+        let law = exact + diversity / count as f64;
+        assert!((plain - law).abs() < 0.005, "{count} draws: {plain}, the law says {law}");
+    }
+}
+
+#[test]
+fn all_draws_together_are_the_sampled_ged_of_their_number() {
+    let masks: Vec<Mask> = [2, 5, 9].map(|n| Mask::from_fn(WIDTH, HEIGHT, |x, _| x < n)).to_vec();
+    let case = case("known", &masks[1..]);
+    let sampled = drawn(&masks, &[0.5, 0.25, 0.25], 16, &mut Draw::new(5, &["draws"], 0));
+    let comparison = Comparison::new(&case, &sampled).unwrap();
+    let all = ged::sampled(&comparison, 16, &mut Draw::new(1, &["any"], 0));
+    assert!((all - ged::exact(&comparison)).abs() < 1e-12);
+    // With n draws the unbiased estimate divides by the pairs of draws, not of distinct masks.
+    let gap = ged::unbiased(&comparison) - ged::limit(&comparison);
+    assert!((gap + diversity::of_labels(&comparison)).abs() < 1e-6, "two labels: half of all pairs differ");
+}
+
 proptest! {
     #[test]
     fn scores_stay_in_their_ranges((case, prediction) in sides()) {

@@ -55,6 +55,7 @@ fn the_report_has_every_promised_key() {
     assert_eq!(json["images"].as_array().unwrap().len(), 40);
     for key in [
         "ged_exact",
+        "ged_limit",
         "ged_4",
         "ged_16",
         "ged_32",

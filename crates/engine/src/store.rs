@@ -1,11 +1,13 @@
 //! Parameters and optimiser state as safetensors files: no code in them, readable everywhere.
 //!
-//! A model file holds one f32 tensor per parameter, under its name. An optimiser file holds `NAME.m`
+//! A model file holds one tensor per parameter, under its name: f32 in checkpoints, f16 in models that are
+//! handed on. An optimiser file holds `NAME.m`
 //! and `NAME.v` per trained parameter, and the step count as the text `adam_steps` in its metadata.
 
 use crate::optim::Adam;
 use crate::parameters::Parameters;
 use crate::tensor::Tensor;
+use half::f16;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::HashMap;
@@ -32,7 +34,7 @@ pub enum StoreError {
         name: String,
     },
     /// A tensor of another type.
-    #[error("tensor `{name}` holds {found}, not F32")]
+    #[error("tensor `{name}` holds {found}, not F32 or F16")]
     Type {
         /// The tensor's name.
         name: String,
@@ -49,6 +51,14 @@ pub enum StoreError {
         /// The model's shape.
         needed: Vec<usize>,
     },
+    /// A value that f16 cannot hold.
+    #[error("tensor `{name}` holds {value}, which is no finite number in f16 (at most 65504)")]
+    Overflow {
+        /// The tensor's name.
+        name: String,
+        /// The first such value.
+        value: f32,
+    },
     /// The optimiser's step count is missing or not a number.
     #[error("the optimiser's step count `adam_steps` is missing or not a number")]
     Steps,
@@ -58,18 +68,35 @@ pub enum StoreError {
 type Named<'a> = Vec<(String, &'a Tensor)>;
 
 fn serialise(tensors: Named, metadata: HashMap<String, String>) -> Vec<u8> {
-    let bytes: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
-        .into_iter()
-        .map(|(name, tensor)| {
-            let bytes = tensor.values().iter().flat_map(|value| value.to_le_bytes()).collect();
-            (name, tensor.shape().to_vec(), bytes)
-        })
-        .collect();
-    let views = bytes.iter().map(|(name, shape, bytes)| {
-        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).expect("bytes made to fit the shape");
+    let bytes = |tensor: &Tensor| tensor.to_vec().iter().flat_map(|value| value.to_le_bytes()).collect();
+    let tensors = tensors.into_iter().map(|(name, tensor)| (name, tensor.shape().to_vec(), bytes(tensor)));
+    file_of(Dtype::F32, &tensors.collect::<Vec<_>>(), metadata)
+}
+
+/// A file from names, shapes and the bytes of values.
+fn file_of(
+    dtype: Dtype,
+    tensors: &[(String, Vec<usize>, Vec<u8>)],
+    metadata: HashMap<String, String>,
+) -> Vec<u8> {
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let view = TensorView::new(dtype, shape.clone(), bytes).expect("bytes made to fit the shape");
         (name, view)
     });
     safetensors::serialize(views, Some(metadata)).expect("a file of checked views")
+}
+
+/// The nearest f16 of each value, ties to even; a value that would become infinite is refused.
+fn halved(name: &str, values: &[f32]) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = Vec::with_capacity(2 * values.len());
+    for &value in values {
+        let half = f16::from_f32(value);
+        if !half.is_finite() {
+            return Err(StoreError::Overflow { name: name.into(), value });
+        }
+        bytes.extend(half.to_le_bytes());
+    }
+    Ok(bytes)
 }
 
 /// Reads every named tensor of the right type and shape; nothing is changed unless all are right.
@@ -90,18 +117,21 @@ fn deserialise(bytes: &[u8], needed: &[(String, &Tensor)]) -> Result<Vec<Vec<f32
                 held: if held.is_empty() { "none".into() } else { held },
             }
         })?;
-        if view.dtype() != Dtype::F32 {
-            return Err(StoreError::Type { name: name.into(), found: format!("{:?}", view.dtype()) });
-        }
         if view.shape() != &*tensor.shape() {
             let (found, needed) = (view.shape().to_vec(), tensor.shape().to_vec());
             return Err(StoreError::Shape { name: name.into(), found, needed });
         }
-        let values = view
-            .data()
-            .chunks_exact(4)
-            .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
-        Ok(values.collect())
+        match view.dtype() {
+            Dtype::F32 => {
+                let value = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                Ok(view.data().chunks_exact(4).map(value).collect())
+            }
+            Dtype::F16 => {
+                let value = |bytes: &[u8]| f16::from_le_bytes([bytes[0], bytes[1]]).to_f32();
+                Ok(view.data().chunks_exact(2).map(value).collect())
+            }
+            other => Err(StoreError::Type { name: name.into(), found: format!("{other:?}") }),
+        }
     };
     let values = needed.iter().map(|(name, tensor)| read(name, tensor)).collect::<Result<_, _>>()?;
     match names.iter().find(|name| !known.contains(*name)) {
@@ -120,7 +150,20 @@ impl Parameters {
         serialise(self.named(), metadata)
     }
 
-    /// Takes all values from a safetensors file that holds exactly these names, shapes and f32.
+    /// The same in half the space: each value becomes the nearest f16. A value beyond f16 is refused.
+    pub fn to_safetensors_f16(&self, metadata: HashMap<String, String>) -> Result<Vec<u8>, StoreError> {
+        let tensors = self
+            .named()
+            .into_iter()
+            .map(|(name, tensor)| {
+                let bytes = halved(&name, &tensor.to_vec())?;
+                Ok((name, tensor.shape().to_vec(), bytes))
+            })
+            .collect::<Result<Vec<_>, StoreError>>()?;
+        Ok(file_of(Dtype::F16, &tensors, metadata))
+    }
+
+    /// Takes all values from a safetensors file that holds exactly these names and shapes, in f32 or f16.
     pub fn load_safetensors(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let values = deserialise(bytes, &self.named())?;
         for (id, values) in self.ids().zip(values) {
@@ -200,6 +243,68 @@ mod tests {
         assert_eq!(read_metadata(&bytes).unwrap()["format"], "1");
     }
 
+    /// One parameter with these values, through an f16 file and back.
+    fn through_f16(values: &[f32]) -> Result<Vec<f32>, StoreError> {
+        let mut parameters = Parameters::new();
+        let id = parameters.add("w", Tensor::from_slice(&Device::cpu(), [values.len()], values));
+        let bytes = parameters.to_safetensors_f16(HashMap::new())?;
+        parameters.modify(id, |values| values.fill(9.0));
+        parameters.load_safetensors(&bytes)?;
+        Ok(parameters.get(id).tensor().to_vec())
+    }
+
+    #[test]
+    fn f16_rounds_to_the_nearest_and_ties_to_even() {
+        let step = 2f32.powi(-10); // between two f16 from 1 to 2
+        let least = 2f32.powi(-24); // the smallest subnormal
+        for (value, stored) in [
+            (1.0, 1.0),
+            (-2.5, -2.5),
+            (0.0, 0.0),
+            (1.0 + 0.49 * step, 1.0),
+            (1.0 + 0.51 * step, 1.0 + step),
+            (1.0 + 0.5 * step, 1.0),
+            (1.0 + 1.5 * step, 1.0 + 2.0 * step),
+            (-(1.0 + 1.5 * step), -(1.0 + 2.0 * step)),
+            (65504.0, 65504.0),
+            (65519.9, 65504.0),
+            (least, least),
+            (3.0 * least, 3.0 * least),
+            (2.5 * least, 2.0 * least),
+            (3.5 * least, 4.0 * least),
+            (0.5 * least, 0.0),
+            (0.51 * least, least),
+            (f32::MIN_POSITIVE, 0.0),
+            (2f32.powi(-14) - least, 2f32.powi(-14) - least),
+        ] {
+            assert_eq!(through_f16(&[value]).unwrap(), [stored], "{value}");
+        }
+        assert_eq!(through_f16(&[-0.0]).unwrap()[0].to_bits(), (-0.0f32).to_bits());
+    }
+
+    #[test]
+    fn what_f16_cannot_hold_is_refused_by_name() {
+        for value in [65520.0, -1e5, f32::MAX, f32::INFINITY, f32::NAN] {
+            let error = through_f16(&[1.0, value, 70000.0]).unwrap_err();
+            assert!(matches!(&error, StoreError::Overflow { name, .. } if name == "w"), "{error:?}");
+            assert!(error.to_string().contains(&format!("tensor `w` holds {value}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_f16_survives_and_a_file_takes_half_the_space() {
+        let all: Vec<f32> =
+            (0..=u16::MAX).map(f16::from_bits).filter(|h| h.is_finite()).map(f16::to_f32).collect();
+        let back = through_f16(&all).unwrap();
+        assert!(all.iter().zip(&back).all(|(a, b)| a.to_bits() == b.to_bits()));
+        let mut parameters = Parameters::new();
+        parameters.add("w", Tensor::zeros(&Device::cpu(), [1000]));
+        let size = |bytes: Vec<u8>| bytes.len();
+        let whole = size(parameters.to_safetensors(HashMap::new()));
+        let half = size(parameters.to_safetensors_f16(HashMap::new()).unwrap());
+        assert!(whole - half >= 1990, "{whole} and {half} bytes");
+    }
+
     #[test]
     fn the_optimiser_survives_a_round_trip() {
         let mut parameters = model();
@@ -232,8 +337,8 @@ mod tests {
         let cases: Vec<(Vec<u8>, &str)> = vec![
             (file(&[codes]), "tensor `a.weight` is missing; the file holds `codes`"),
             (
-                file(&[codes, ("a.weight", Dtype::F16, &[2, 2], &f(2))]),
-                "tensor `a.weight` holds F16, not F32",
+                file(&[codes, ("a.weight", Dtype::BF16, &[2, 2], &f(2))]),
+                "tensor `a.weight` holds BF16, not F32 or F16",
             ),
             (
                 file(&[codes, ("a.weight", Dtype::F32, &[4], &f(4))]),

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p multivalued --bench hypotheses` prints the ratio and fails above 1.25.
 
-use multivalued::{Model, Predictor, Recipe};
+use multivalued::{Network, Predictor, Recipe};
 use multivalued_data::Image;
 use multivalued_engine::Device;
 use std::time::Instant;
@@ -14,7 +14,7 @@ fn predictor(min_probability: f32) -> Predictor {
     recipe.predict.min_probability = min_probability;
     // Above 1 nothing is merged: outputs of an untrained model may be equal, and all 16 are to be made.
     recipe.predict.merge_iou = 2.0;
-    Predictor::new(Model::new(&recipe, &Device::cpu()).expect("a valid recipe"), &recipe)
+    Predictor::new(Network::new(&recipe, &Device::cpu()).expect("a valid recipe"), &recipe)
 }
 
 fn main() {

@@ -78,7 +78,7 @@ impl Coverage {
             reached += f64::from(hypothesis.probability);
             hypotheses.push(hypothesis.clone());
         }
-        Prediction { hypotheses }
+        Prediction { hypotheses, draws: prediction.draws }
     }
 
     /// The weighted share of annotations whose nearest hypothesis is in its case's set.
@@ -131,7 +131,7 @@ mod tests {
                     annotations: vec![Annotation { mask, rater: None, weight: 1.0 }],
                     truth: None,
                 };
-                (case, Prediction { hypotheses })
+                (case, Prediction::stated(hypotheses))
             })
             .unzip()
     }

@@ -28,9 +28,11 @@
 //! | τ, κ, ε | `orthogonality_threshold`, `loss.average_decay`, `predict.min_probability` | |
 //! | N_x, y_j | `Prediction::len`, `Hypothesis` | |
 //!
-//! `train` uses `model`, `loss`, `assignment`, `batch` and `predict`; `model` knows none of them.
+//! `train` uses `model`, `loss`, `assignment`, `batch` and `predict`; `model` knows none of them. A recipe
+//! may name a baseline instead (`method.kind`): `network` is what trainer and predictor see of either.
 
 mod assignment;
+mod baseline;
 mod batch;
 mod conformal;
 mod data;
@@ -39,13 +41,16 @@ mod error;
 mod fixture;
 mod loss;
 mod model;
+mod network;
 pub mod predict;
 pub mod recipe;
+pub mod shipped;
 pub mod train;
 
 pub use conformal::Coverage;
 pub use data::Splits;
 pub use error::{Error, Result};
 pub use model::{Model, simplex_etf};
+pub use network::Network;
 pub use predict::Predictor;
 pub use recipe::Recipe;

@@ -8,56 +8,55 @@
 
 use crate::batch::interleaved;
 use crate::model::Model;
+use crate::network::Network;
 use crate::recipe::{PredictRecipe, Recipe};
 use multivalued_data::metric::overlap::iou;
-use multivalued_data::normalise::Normalisation;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
 use multivalued_engine::{Tape, Tensor, Var};
 
 /// Predicts weighted sets of masks for images of any size.
 pub struct Predictor {
-    model: Model,
-    normalise: Normalisation,
-    options: PredictRecipe,
+    network: Network,
+    recipe: Recipe,
 }
 
 /// Images that are encoded together, where they have one size.
 const TOGETHER: usize = 16;
 
 impl Predictor {
-    /// A predictor from a model and the recipe it was trained by.
-    pub fn new(model: Model, recipe: &Recipe) -> Self {
-        Self { model, normalise: recipe.data.normalise, options: recipe.predict.clone() }
+    /// A predictor from trained networks and the recipe they were trained by.
+    pub fn new(network: Network, recipe: &Recipe) -> Self {
+        Self { network, recipe: recipe.clone() }
     }
 
-    /// The model.
-    pub fn model(&self) -> &Model {
-        &self.model
+    /// The networks.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The recipe they were trained by.
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
     }
 
     /// What is kept of a prediction.
     pub fn options_mut(&mut self) -> &mut PredictRecipe {
-        &mut self.options
+        &mut self.recipe.predict
     }
 
     /// The weighted set of each image, most probable first.
     pub fn predict(&self, images: &[&Image]) -> Vec<Prediction> {
-        predict_images(&self.model, self.normalise, &self.options, images)
+        predict_images(&self.network, &self.recipe, images)
     }
 }
 
 /// Predictions for all cases, with the recipe's options.
-pub fn predict_cases(model: &Model, recipe: &Recipe, cases: &[Case]) -> Vec<Prediction> {
+pub fn predict_cases(network: &Network, recipe: &Recipe, cases: &[Case]) -> Vec<Prediction> {
     let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
-    predict_images(model, recipe.data.normalise, &recipe.predict, &images)
+    predict_images(network, recipe, &images)
 }
 
-fn predict_images(
-    model: &Model,
-    normalise: Normalisation,
-    options: &PredictRecipe,
-    images: &[&Image],
-) -> Vec<Prediction> {
+fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<Prediction> {
     let mut out = Vec::with_capacity(images.len());
     let mut rest = images;
     while let Some(first) = rest.first() {
@@ -67,14 +66,14 @@ fn predict_images(
             .iter()
             .flat_map(|image| {
                 let mut image = (*image).clone();
-                normalise.apply(&mut image);
+                recipe.data.normalise.apply(&mut image);
                 interleaved(&image)
             })
             .collect();
-        let shape = [alike, first.height(), first.width(), model.recipe.input_channels];
-        let batch = Tensor::from_slice(model.device(), shape, &pixels);
+        let shape = [alike, first.height(), first.width(), recipe.model.input_channels];
+        let batch = Tensor::from_slice(network.device(), shape, &pixels);
         // Inside the pool, so that the many small parallel loops start without waking it.
-        out.extend(rayon::scope(|_| predict_batch(model, options, &batch)));
+        out.extend(rayon::scope(|_| network.predict_batch(&recipe.predict, &batch)));
         rest = &rest[alike..];
     }
     out
@@ -125,7 +124,7 @@ pub(crate) fn predict_batch(model: &Model, options: &PredictRecipe, images: &Ten
 }
 
 /// A mask from one output's logits: above zero, or the class with the largest.
-fn mask_of(logits: &[f32], width: usize, height: usize, channels: usize) -> Mask {
+pub(crate) fn mask_of(logits: &[f32], width: usize, height: usize, channels: usize) -> Mask {
     let mut mask = Mask::empty(width, height, if channels == 1 { 1 } else { channels - 1 });
     for (pixel, logits) in logits.chunks_exact(channels).enumerate() {
         let class = if channels == 1 {
@@ -157,7 +156,7 @@ fn settle(sorted: Vec<Hypothesis>, merge_iou: f32) -> Prediction {
     kept.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
     let total: f32 = kept.iter().map(|hypothesis| hypothesis.probability).sum();
     kept.iter_mut().for_each(|hypothesis| hypothesis.probability /= total);
-    Prediction { hypotheses: kept }
+    Prediction::stated(kept)
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //!
 //! Defaults are the best measured values; [`reference()`] lists each with its meaning and the paper's value.
 
+mod method;
 mod reference;
 #[cfg(test)]
 mod rules;
 
+pub use method::{MethodKind, MethodRecipe};
 pub use reference::reference;
 
 use crate::{Error, Result};
@@ -25,6 +27,11 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("lung-opacity", include_str!("../../../recipes/lung-opacity.toml")),
     ("lidc", include_str!("../../../recipes/lidc.toml")),
     ("raters", include_str!("../../../recipes/raters.toml")),
+    (
+        "baseline/lidc-probabilistic-unet",
+        include_str!("../../../recipes/baseline/lidc-probabilistic-unet.toml"),
+    ),
+    ("baseline/lidc-unet", include_str!("../../../recipes/baseline/lidc-unet.toml")),
     ("ablation/paper", include_str!("../../../recipes/ablation/paper.toml")),
     ("ablation/no-covariance", include_str!("../../../recipes/ablation/no-covariance.toml")),
     ("ablation/fixed-codebook", include_str!("../../../recipes/ablation/fixed-codebook.toml")),
@@ -35,6 +42,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Recipe {
+    /// Which method it is.
+    pub method: MethodRecipe,
     /// Where cases come from.
     pub data: DataRecipe,
     /// What is done to training samples.
@@ -382,11 +391,13 @@ pub struct PredictRecipe {
     pub min_probability: f32,
     /// Outputs that overlap at least this much (IoU) are merged, their probabilities added.
     pub merge_iou: f32,
+    /// Samples of the Probabilistic U-Net's prior for each image.
+    pub samples: usize,
 }
 
 impl Default for PredictRecipe {
     fn default() -> Self {
-        Self { min_probability: 1e-5, merge_iou: 0.99 }
+        Self { min_probability: 1e-5, merge_iou: 0.99, samples: 100 }
     }
 }
 
@@ -468,6 +479,13 @@ impl Recipe {
         toml::to_string(self).expect("a recipe is plain values")
     }
 
+    /// The recipe without what only the machine has where it was followed: the data's path.
+    pub fn without_place(&self) -> Self {
+        let mut recipe = self.clone();
+        recipe.data.path.clear();
+        recipe
+    }
+
     /// Refuses values that break a rule, naming the key and the rule, before anything is computed.
     pub fn validate(&self) -> Result<()> {
         let rule = |holds: bool, key: &str, reason: String| {
@@ -480,6 +498,13 @@ impl Recipe {
             "data.task",
             "a recipe names a synthetic task or a data set (data.path), not both".into(),
         )?;
+        rule(self.method.latent_dim >= 1, "method.latent_dim", "at least one dimension".into())?;
+        rule(
+            self.method.kind == MethodKind::Multivalued || self.model.code_entry == CodeEntry::Head,
+            "model.code_entry",
+            "a baseline's head is 1x1 convolutions: leave it at \"head\"".into(),
+        )?;
+        rule(self.predict.samples >= 1, "predict.samples", "at least one sample".into())?;
         rule(
             (16..=4096).contains(&self.data.size),
             "data.size",
@@ -562,6 +587,7 @@ impl Recipe {
             ("train.weight_decay", self.train.weight_decay),
             ("train.clip_norm", self.train.clip_norm),
             ("model.code_scale", self.model.code_scale),
+            ("method.divergence", self.method.divergence),
         ];
         for (key, value) in weights {
             rule(value >= 0.0 && value.is_finite(), key, format!("{value} must not be negative"))?;

@@ -40,7 +40,9 @@ fn learns(name: &str, seed: u64, bars: &Bars) {
             let ged = epoch.validation.map(|validation| validation.ged_exact);
             println!(
                 "{name} seed {seed}: step {} {:.0} s, {} codes, GED {ged:?}",
-                epoch.step, epoch.seconds, epoch.active_codes
+                epoch.step,
+                epoch.seconds,
+                epoch.codes.map_or(0, |codes| codes.active_codes)
             );
         }
     }

@@ -1,19 +1,22 @@
 //! `compare`: several runs side by side, their scores and what their recipes differ in.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use multivalued_data::report::Report;
 
 use crate::exit::{Failure, Outcome};
 use crate::folder;
+use crate::log;
+use crate::page::figures;
 use crate::run::RunFolder;
 use crate::terminal::{complain, say};
 
 /// Scores that are shown without being asked for, and whether more is better.
-const USUAL: [(&str, bool); 10] = [
+const USUAL: [(&str, bool); 11] = [
     ("ged_exact", false),
+    ("ged_limit", false),
     ("ged_16", false),
     ("hm_iou", true),
     ("dice_max_labels", true),
@@ -27,7 +30,11 @@ const USUAL: [(&str, bool); 10] = [
 
 /// Put the scores of several runs side by side, with what their recipes differ in
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  multivalued compare runs/a runs/b\n  multivalued compare runs/* --all")]
+#[command(
+    after_help = "Examples:\n  multivalued compare runs/a runs/b\n  multivalued compare runs/* --all\n  \
+multivalued compare runs/paper runs/no-covariance --figures docs/figures\n\nFigures (SVG): codes in use, mean inner \
+product of the codes and GED on validation images, epoch by epoch, each for the runs whose log has it."
+)]
 pub struct Compare {
     /// The runs' folders
     #[arg(required = true, num_args = 1..)]
@@ -35,6 +42,9 @@ pub struct Compare {
     /// Show every score
     #[arg(long)]
     all: bool,
+    /// Also draw the runs' curves over each other, as SVG files in this folder
+    #[arg(long, value_name = "DIR")]
+    figures: Option<PathBuf>,
 }
 
 impl Compare {
@@ -69,7 +79,25 @@ impl Compare {
         if rows.len() > 1 {
             say(&format!("\n{}", aligned(&rows)))?;
         }
-        say("\n* the best of the row; [low .. high] 95 % over images")
+        say("\n* the best of the row; [low .. high] 95 % over images")?;
+        self.figures.as_deref().map_or(Ok(()), |out| self.draw(out))
+    }
+
+    fn draw(&self, out: &Path) -> Outcome {
+        let mut logs = Vec::new();
+        for run in self.runs.iter().map(|path| RunFolder::at(path)) {
+            if !run.log().is_file() {
+                return Err(Failure::user(run.path().display(), "has no log.jsonl to draw; leave it out"));
+            }
+            logs.push((run.name(), log::read(&run.log())?));
+        }
+        folder::make(out)?;
+        for (name, svg) in figures(&logs) {
+            let path = out.join(name);
+            folder::write(&path, svg.as_bytes())?;
+            say(&format!("figure: {}", path.display()))?;
+        }
+        Ok(())
     }
 }
 

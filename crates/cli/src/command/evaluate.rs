@@ -19,12 +19,12 @@ use crate::terminal::say;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  multivalued evaluate runs/lidc\n  multivalued evaluate runs/lidc --data \
-other/manifest.jsonl --json other.json --html other.html\n  multivalued evaluate runs/demo --require \
+other/manifest.jsonl --json other.json --html other.html\n  multivalued evaluate models/lidc --data data/lidc\n  multivalued evaluate runs/demo --require \
 'ged_exact<=0.08' --require 'mode_recall>=0.9'\n\nThe run's own report.json, report.html and sheets are \
 written anew where its own test part is scored. Exit code 1 where a --require does not hold."
 )]
 pub struct Evaluate {
-    /// The run's folder
+    /// The run's folder, or a model's
     run: PathBuf,
     /// Another data set to score on
     #[arg(long, value_name = "PATH")]
@@ -96,7 +96,7 @@ impl Evaluate {
             None => Cases::of_run(&run)?,
         };
         let evaluation = Evaluation::of(&run, cases, &self.split, &device)?;
-        if self.data.is_none() && self.split == TEST {
+        if self.data.is_none() && self.split == TEST && !run.is_shipped() {
             evaluation.publish(&run)?;
         }
         if let Some(path) = &self.json {

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use multivalued::recipe::MethodKind;
 use multivalued_data::{Case, Hypothesis, Prediction};
 
+use super::options::Reading;
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
 use crate::folder;
@@ -20,15 +22,21 @@ const LOOKED_AT: usize = 200;
 /// Images on the sheet of codes.
 const SHOWN: usize = 8;
 
-/// Look into a run: its curves, which codes it uses and what each of them says
+/// Look into a run or a model: its curves, which codes it uses and what each of them says
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  multivalued inspect runs/demo\n\nWrites sheets/codes.png into the run: one \
-column per code in the order of the table, one row per image."
+    after_help = "Examples:\n  multivalued inspect runs/demo\n  multivalued inspect models/lidc --data \
+data/lidc\n\nWrites sheets/codes.png into the folder: one column per code in the order of the table, one row per \
+image."
 )]
 pub struct Inspect {
-    /// The run's folder
+    /// The run's folder, or a model's
     run: PathBuf,
+    /// Other data to look at; a model carries none with it
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
     /// What computes: auto, cpu or cuda:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -42,7 +50,14 @@ impl Inspect {
             say(&curves(&log::read(&run.log())?))?;
         }
         let model = RunModel::of_run(&run, &device)?;
-        let mut cases = Cases::of_run(&run)?;
+        say(&facts(&model))?;
+        if model.recipe().method.kind != MethodKind::Multivalued {
+            return Ok(());
+        }
+        let mut cases = match &self.data {
+            Some(path) => Cases::of_path(path, &self.reading)?,
+            None => Cases::of_run(&run)?,
+        };
         let part = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)).unwrap_or("train");
         let (_, cases) = cases.take(part)?;
         let cases = &cases[..cases.len().min(LOOKED_AT)];
@@ -60,11 +75,33 @@ impl Inspect {
     }
 }
 
+/// What the model is made of.
+fn facts(model: &RunModel) -> String {
+    let (recipe, network) = (model.recipe(), model.predictor().network());
+    let method = match recipe.method.kind {
+        MethodKind::Multivalued => "multivalued".into(),
+        MethodKind::ProbabilisticUnet => {
+            format!("Probabilistic U-Net, {} samples an image; no codes to show", recipe.predict.samples)
+        }
+        MethodKind::Unet => "U-Net, one output; no codes to show".to_owned(),
+    };
+    let mut rows = vec![
+        ("method".to_owned(), method),
+        ("channels".into(), format!("{:?}", recipe.model.channels)),
+        ("trained values".into(), network.parameters().trained_values().to_string()),
+    ];
+    if let Some(model) = network.model() {
+        let (active, all) = (model.active_codes().len(), recipe.model.code_count);
+        rows.push(("codes that take part".into(), format!("{active} of {all}")));
+    }
+    two_columns(&rows)
+}
+
 /// How the training went, each curve as one line of blocks.
 fn curves(records: &[Record]) -> String {
     let wanted = [
         ("loss.total", "loss"),
-        ("validation.ged_exact", "validation GED"),
+        ("validation.ged_limit", "validation GED"),
         ("used_codes", "codes in use"),
         ("mean_inner_product", "mean inner product"),
         ("changed_assignments", "changed assignments"),
@@ -159,7 +196,7 @@ fn table(codes: &[Code], cases: &[Case]) -> String {
 /// The hypotheses in the table's order; a code that says nothing of an image is left out.
 fn in_order(prediction: &Prediction, codes: &[Code]) -> Prediction {
     let of = |code: &Code| prediction.hypotheses.iter().find(|one| one.code == code.code).cloned();
-    Prediction { hypotheses: codes.iter().filter_map(of).collect() }
+    Prediction { hypotheses: codes.iter().filter_map(of).collect(), draws: prediction.draws }
 }
 
 #[cfg(test)]

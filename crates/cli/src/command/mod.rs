@@ -6,6 +6,7 @@ mod compare;
 mod completions;
 mod demo;
 mod evaluate;
+mod export;
 mod generate;
 mod inspect;
 mod man;
@@ -38,6 +39,7 @@ enum Command {
     Predict(predict::Predict),
     Evaluate(evaluate::Evaluate),
     Calibrate(calibrate::Calibrate),
+    Export(export::Export),
     Inspect(inspect::Inspect),
     Compare(compare::Compare),
     Bench(bench::Bench),
@@ -56,6 +58,7 @@ impl Program {
             Command::Predict(command) => command.run(),
             Command::Evaluate(command) => command.run(),
             Command::Calibrate(command) => command.run(),
+            Command::Export(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Compare(command) => command.run(),
             Command::Bench(command) => command.run(),

@@ -23,7 +23,8 @@ use crate::terminal::say;
 /// Predict images: one mask file per hypothesis in the input's own format and geometry
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  multivalued predict runs/lidc scan.nii.gz --out predictions\n  multivalued \
+    after_help = "Examples:\n  multivalued predict runs/lidc scan.nii.gz --out predictions\n  multivalued predict models/lidc \
+scan.png --out predictions\n  multivalued \
 predict runs/lidc images/ --top 3 --out predictions\n\nFor each image a folder of its name: hypothesis-1 (the \
 most probable), hypothesis-2 and so on, prediction.json with probabilities, codes and areas, and sheet.png. \
 For a volume every slice has its own hypotheses: hypothesis-k holds the k-th most probable mask of each slice."
@@ -208,6 +209,8 @@ fn slice_json(kept: &Prediction, all: &Prediction, files: &[String]) -> Value {
         |one: &Hypothesis| (0..one.mask.classes()).map(|class| one.mask.area(class)).collect::<Vec<_>>();
     let row = |(one, file): (&Hypothesis, &String)| json!({ "file": file, "probability": one.probability, "code": one.code, "areas": area(one) });
     json!({
+        // How many draws the probabilities were counted from; null where the model states them.
+        "draws": all.draws,
         "hypotheses": kept.hypotheses.iter().zip(files).map(row).collect::<Vec<_>>(),
         "dropped_probability": all.hypotheses.iter().skip(kept.len()).map(|one| f64::from(one.probability)).sum::<f64>(),
     })

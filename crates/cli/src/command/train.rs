@@ -64,6 +64,12 @@ impl Train {
             None => RunFolder::free(&stem(self.recipe.as_deref().unwrap_or("run"))),
         };
         let run = RunFolder::at(&out);
+        if run.is_shipped() {
+            return Err(Failure::user(
+                out.display(),
+                "is a model that was handed on: it can predict, not go on training; choose another --out",
+            ));
+        }
         let recipe = match (self.resume && run.recipe().is_file(), recipe) {
             (true, given) => same_recipe(&run, given)?,
             (false, Some(recipe)) => recipe,

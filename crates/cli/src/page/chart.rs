@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use super::html::{escaped, number};
 
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 240.0;
+pub(super) const WIDTH: f64 = 560.0;
+pub(super) const HEIGHT: f64 = 240.0;
 /// Left, right, top, bottom.
 const MARGINS: [f64; 4] = [56.0, 14.0, 12.0, 40.0];
 
@@ -90,9 +90,9 @@ enum Mark {
 /// A chart in the making.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    title: String,
+    pub(super) title: String,
     x_title: String,
-    y_title: String,
+    pub(super) y_title: String,
     logarithmic: bool,
     unit_square: bool,
     marks: Vec<(String, Mark)>,
@@ -149,6 +149,25 @@ impl Chart {
 
     /// The chart as a figure with its legend.
     pub fn render(&self) -> String {
+        format!(
+            "<figure class=\"chart\"><figcaption><strong>{title}</strong> <span class=\"unit\">{}</span>{}</figcaption>\
+             <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">{}</svg></figure>",
+            escaped(&self.y_title),
+            self.legend(),
+            self.drawing(),
+            title = escaped(&self.title),
+        )
+    }
+
+    /// The names of the lines that have points, with the classes that colour them.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (String, &str)> {
+        let drawn = |mark: &Mark| matches!(mark, Mark::Line(points) if !points.is_empty());
+        let marks = self.marks.iter().enumerate().filter(move |(_, (_, mark))| drawn(mark));
+        marks.map(|(at, (name, _))| (class(at), name.as_str()))
+    }
+
+    /// Axes and marks, without the frame of an `svg` element.
+    pub(super) fn drawing(&self) -> String {
         let (x, y) = self.axes();
         let [left, right, top, bottom] = MARGINS;
         let place = |(px, py): (f64, f64)| {
@@ -156,15 +175,10 @@ impl Chart {
             (across, HEIGHT - bottom - y.share(py).clamp(0.0, 1.0) * (HEIGHT - top - bottom))
         };
         let mut svg = String::new();
-        // Writing to a string cannot fail.
-        let _ = write!(
-            svg,
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-            escaped(&self.title)
-        );
         let (floor, end) = (HEIGHT - bottom, WIDTH - right);
         for tick in y.ticks() {
             let (_, py) = place((x.low, tick));
+            // Writing to a string cannot fail.
             let _ = write!(
                 svg,
                 "<line class=\"grid\" x1=\"{left}\" x2=\"{end}\" y1=\"{py:.1}\" y2=\"{py:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
@@ -190,8 +204,9 @@ impl Chart {
             escaped(&self.x_title)
         );
         for (at, (name, mark)) in self.marks.iter().enumerate() {
-            let class = format!("s{}", at % 6 + 1);
+            let class = class(at);
             match mark {
+                Mark::Line(points) if points.is_empty() => {}
                 Mark::Line(points) => {
                     let path: Vec<_> = points
                         .iter()
@@ -226,13 +241,7 @@ impl Chart {
                 }
             }
         }
-        svg.push_str("</svg>");
-        format!(
-            "<figure class=\"chart\"><figcaption><strong>{}</strong> <span class=\"unit\">{}</span>{}</figcaption>{svg}</figure>",
-            escaped(&self.title),
-            escaped(&self.y_title),
-            self.legend()
-        )
+        svg
     }
 
     fn axes(&self) -> (Axis, Axis) {
@@ -272,13 +281,18 @@ impl Chart {
                 _ => String::new(),
             };
             format!(
-                "<span class=\"key\"><i class=\"{kind} s{}\"></i>{}{level}</span>",
-                at % 6 + 1,
+                "<span class=\"key\"><i class=\"{kind} {}\"></i>{}{level}</span>",
+                class(at),
                 escaped(name)
             )
         });
         format!("<span class=\"legend\">{}</span>", entries.collect::<String>())
     }
+}
+
+/// The class that colours a mark by its place; there are six.
+fn class(at: usize) -> String {
+    format!("s{}", at % 6 + 1)
 }
 
 /// Points as small circles that tell their value.

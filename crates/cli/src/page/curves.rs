@@ -8,7 +8,7 @@ use crate::log::Record;
 
 /// The curves besides the loss, in the page's order.
 const NAMED: [(&str, &str, &str); 11] = [
-    ("validation.ged_exact", "Validation GED", "lower is better"),
+    ("validation.ged_limit", "Validation GED", "in the limit of many draws; lower is better"),
     ("used_codes", "Codes in use", "codes that served an annotation in a thousand"),
     ("mean_inner_product", "Mean inner product of the codes", "0 is orthogonal"),
     ("perplexity", "Perplexity of the codes", "effective number of codes"),
@@ -49,7 +49,7 @@ pub fn section(log: &[Record]) -> String {
 }
 
 /// The points of every number by its name.
-fn curves(log: &[Record]) -> BTreeMap<String, Vec<(f64, f64)>> {
+pub fn curves(log: &[Record]) -> BTreeMap<String, Vec<(f64, f64)>> {
     let mut curves: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for record in log {
         let Record::Epoch { epoch, numbers, .. } = record else { continue };

@@ -18,9 +18,10 @@ pub fn row(exhibit: &Exhibit) -> String {
         figure(&tile, "annotation", share, &caption, annotation.mask.is_empty())
     });
     let annotations = annotations.collect::<String>();
+    let word = if exhibit.prediction.draws.is_some() { "sample" } else { "code" };
     let hypotheses = exhibit.hypotheses().map(|one| {
         let tile = overlay(&picture, &one.mask, &HYPOTHESIS);
-        let caption = format!("<b>{:.2}</b> code {}", one.probability, one.code);
+        let caption = format!("<b>{:.2}</b> {word} {}", one.probability, one.code);
         figure(&tile, "hypothesis", f64::from(one.probability), &caption, one.mask.is_empty())
     });
     let hypotheses = hypotheses.collect::<String>();

@@ -3,10 +3,14 @@
 mod chart;
 mod curves;
 mod exhibits;
+mod figure;
 mod html;
 
 use multivalued_data::metric::calibration::ReliabilityBin;
+use multivalued_data::metric::ged::WHY_THE_LIMIT;
 use multivalued_data::report::Report;
+
+pub use figure::figures;
 
 use crate::log::Record;
 use crate::picture::Exhibit;
@@ -63,7 +67,14 @@ impl Page<'_> {
             let found = self.report.intervals.get(key);
             found.map_or(String::new(), |[low, high]| format!(", 95 % {} to {}", number(*low), number(*high)))
         };
-        let mut tiles = vec![(number(scores.ged_exact), format!("GED{}", interval("ged_exact")))];
+        let mut tiles = Vec::new();
+        let mut name = "GED";
+        if scores.ged_limit != scores.ged_exact {
+            let limit = format!("GED in the limit of many draws{}", interval("ged_limit"));
+            tiles.push((number(scores.ged_limit), limit));
+            name = "GED of the draws as they are";
+        }
+        tiles.push((number(scores.ged_exact), format!("{name}{}", interval("ged_exact"))));
         if let Some(oracle) = summary.oracle_ged {
             tiles.push((number(oracle), "GED of the truth itself".into()));
         }
@@ -171,10 +182,11 @@ impl Page<'_> {
         let rows = report.summary.numbers().into_iter().map(row).collect::<String>();
         let by_group = if groups.is_some() { "<th>95 % over groups</th>" } else { "" };
         format!(
-            "<h2>All scores</h2>\n<p>{}. docs/metrics.md has every formula.</p>\n<div class=\"wide\"><table><thead>\
+            "<h2>All scores</h2>\n<p>{}.</p>\n<p>{}. docs/metrics.md has every formula.</p>\n<div class=\"wide\"><table><thead>\
              <tr><th>score</th><th>mean</th><th>95 % over images</th>{by_group}<th>std over images</th></tr>\
              </thead><tbody>{rows}</tbody></table></div>",
-            escaped(&report.convention)
+            escaped(&report.convention),
+            escaped(WHY_THE_LIMIT)
         )
     }
 

@@ -22,7 +22,7 @@ fn log() -> Vec<Record> {
             ("loss.energy", if t > 0.7 { 0.1 } else { 0.0 }),
             ("used_codes", (16.0 - 12.0 * t).round()),
             ("mean_inner_product", 0.3 * (-5.0 * t).exp()),
-            ("validation.ged_exact", 0.04 + 0.3 * (-4.0 * t).exp()),
+            ("validation.ged_limit", 0.04 + 0.3 * (-4.0 * t).exp()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
@@ -50,7 +50,7 @@ fn prediction(case: &Case, at: usize) -> Prediction {
     let total: f32 = hypotheses.iter().map(|one| one.probability).sum();
     hypotheses.iter_mut().for_each(|one| one.probability /= total);
     hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability));
-    Prediction { hypotheses }
+    Prediction::stated(hypotheses)
 }
 
 fn page(task: TaskName, count: usize) -> String {

@@ -29,6 +29,12 @@ impl Cases {
     /// A run's own cases. Data that changed since the training are refused.
     pub fn of_run(run: &RunFolder) -> Outcome<Self> {
         let recipe = Recipe::read(&run.recipe())?;
+        if recipe.data.path.is_empty() && recipe.data.task.is_empty() {
+            return Err(Failure::user(
+                run.path().display(),
+                "carries no data with it; give some with --data",
+            ));
+        }
         let Splits { train, validation, test, hash } = Splits::load(&recipe.data)?;
         let log = if run.log().is_file() { log::read(&run.log())? } else { Vec::new() };
         let trained_on = log.iter().find_map(|record| match record {

@@ -38,7 +38,7 @@ impl RunFolder {
         if !run.recipe().is_file() {
             return Err(Failure::user(
                 path.display(),
-                "is no run: it has no recipe.toml; give a folder that `train` made",
+                "is no run: it has no recipe.toml; give a folder that `train` or `export` made",
             ));
         }
         Ok(run)
@@ -60,6 +60,11 @@ impl RunFolder {
         let base = Path::new("runs");
         let numbered = (2..).map(|number| base.join(format!("{name}-{number}")));
         std::iter::once(base.join(name)).chain(numbered).find(|path| !path.exists()).unwrap_or_default()
+    }
+
+    /// Whether it is no run but a model that `export` wrote.
+    pub fn is_shipped(&self) -> bool {
+        multivalued::shipped::exists(&self.path)
     }
 
     /// The folder itself.

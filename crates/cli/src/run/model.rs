@@ -13,12 +13,14 @@ use crate::exit::{Failure, Outcome};
 /// A trained model.
 pub struct RunModel {
     predictor: Predictor,
-    recipe: Recipe,
 }
 
 impl RunModel {
-    /// Reads a run's `best/`.
+    /// Reads a run's `best/`, or the model that was handed on as this folder.
     pub fn of_run(run: &RunFolder, device: &Device) -> Outcome<Self> {
+        if run.is_shipped() {
+            return Ok(Self { predictor: Predictor::open_shipped(run.path(), device)? });
+        }
         if !checkpoint::exists(&run.best()) {
             return Err(Failure::user(
                 run.path().display(),
@@ -37,12 +39,22 @@ impl RunModel {
     }
 
     fn of_checkpoint(path: &Path, device: &Device) -> Outcome<Self> {
-        Ok(Self { predictor: Predictor::open(path, device)?, recipe: checkpoint::recipe_of(path)? })
+        Ok(Self { predictor: Predictor::open(path, device)? })
+    }
+
+    /// The model's recipe.
+    pub fn recipe(&self) -> &Recipe {
+        self.predictor.recipe()
+    }
+
+    /// What predicts.
+    pub fn predictor(&self) -> &Predictor {
+        &self.predictor
     }
 
     /// The weighted set of each image; `place` names them in errors.
     pub fn predict(&self, place: &str, images: &[&Image]) -> Outcome<Vec<Prediction>> {
-        let takes = self.recipe.model.input_channels;
+        let takes = self.recipe().model.input_channels;
         if let Some(image) = images.iter().find(|image| image.channels() != takes) {
             let has = image.channels();
             let reason = format!("the image has {has} channels, the model takes {takes}; convert it");

@@ -79,7 +79,7 @@ impl Progress {
     /// An epoch was completed.
     pub fn epoch(&mut self, step: u64, epoch: u64, progress: f32, numbers: &Numbers) {
         self.used_codes = numbers.get("used_codes").copied().or(self.used_codes);
-        let validated = numbers.get("validation.ged_exact").copied();
+        let validated = numbers.get("validation.ged_limit").copied();
         self.ged = validated.or(self.ged);
         if self.bar.is_some() {
             return;
@@ -152,7 +152,7 @@ mod tests {
             ("loss.energy".to_owned(), 0.0),
             ("loss.reconstruction".to_owned(), 0.25),
             ("used_codes".to_owned(), 5.0),
-            ("validation.ged_exact".to_owned(), 0.125),
+            ("validation.ged_limit".to_owned(), 0.125),
         ]
         .into();
         progress.epoch(200, 2, 0.2, &numbers);

@@ -175,7 +175,7 @@ impl Watch {
             self.events.scalar(ended.step, &name.replace('.', "/"), *value)?;
         }
         self.events.flush()?;
-        if ended.used_codes == 1 {
+        if ended.codes.is_some_and(|codes| codes.used_codes == 1) {
             complain(&format!(
                 "epoch {}: all annotations take one code; the codebook has collapsed",
                 ended.epoch

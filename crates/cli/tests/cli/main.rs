@@ -4,6 +4,7 @@ mod arguments;
 mod checkpoints;
 mod datasets;
 mod interruption;
+mod models;
 mod recipes;
 mod tiny;
 mod training;

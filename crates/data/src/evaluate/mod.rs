@@ -75,7 +75,7 @@ pub fn score(case: &Case, prediction: &Prediction, seed: u64) -> Result<CaseScor
     let p = outputs.weights();
 
     let random = &mut Draw::new(seed, &["ged", &case.id], 0);
-    let draws = ged::SAMPLE_COUNTS.map(|n| random.weighted(p, n));
+    let draws = ged::SAMPLE_COUNTS.map(|n| outputs.draw(n, random));
     let [ged_4, ged_16, ged_32, ged_50, ged_100] =
         [0, 1, 2, 3, 4].map(|at| ged::of_draws(comparison, &draws[at]));
     let sixteen = ged::draw_weights(comparison, &draws[1]);
@@ -93,6 +93,7 @@ pub fn score(case: &Case, prediction: &Prediction, seed: u64) -> Result<CaseScor
     let n_x_1pct = count::at_least(p, 1e-2) as f64;
     let scores = Scores {
         ged_exact: ged::exact(comparison),
+        ged_limit: ged::limit(comparison),
         ged_unbiased: ged::unbiased(comparison),
         ged_4,
         ged_16,

@@ -34,6 +34,8 @@ named_scores! {
     Scores {
         /// Squared generalized energy distance from the exact probabilities.
         ged_exact,
+        /// The same in the limit of infinitely many draws; for stated probabilities the same number.
+        ged_limit,
         /// The same without the pairs of a mask with itself; may be negative.
         ged_unbiased,
         /// GED of 4 draws.

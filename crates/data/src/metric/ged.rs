@@ -9,13 +9,18 @@
 //!
 //! Computed from n draws instead of the probabilities it is too high by D/n on average, where D is the
 //! diversity of the outputs: the n draws' pairs with themselves have distance 0. Compare a sampler and
-//! an explicit model at the same n, or both in the limit.
+//! an explicit model at the same n, or both in the [`limit`].
 
 use super::{Comparison, Overlaps, Side, diversity};
 use crate::draw::Draw;
 
 /// Sample counts that publications use.
 pub const SAMPLE_COUNTS: [usize; 5] = [4, 16, 32, 50, 100];
+
+/// Why the limit is the number to compare, as tables and pages say it.
+pub const WHY_THE_LIMIT: &str = "GED from n draws is too high by the outputs' diversity / n, since each draw \
+is at distance 0 from itself; ged_limit is free of that, so compare methods by it (where a model states its \
+probabilities it is ged_exact)";
 
 /// GED² from the outputs' exact probabilities.
 pub fn exact(comparison: &Comparison) -> f64 {
@@ -41,15 +46,33 @@ pub fn unbiased(comparison: &Comparison) -> f64 {
         - spread(outputs, comparison.outputs().pair_weight())
 }
 
+/// GED² in the limit of infinitely many draws: what a sampler and a model that states its probabilities
+/// are compared by.
+///
+/// ```text
+/// 2 Σ_ij q_i p_j d(y_i, s_j) − Σ_ii' q_i q_i' d(y_i, y_i') − Σ_{j≠j'} d(s_j, s_j') / (n (n − 1))
+/// ```
+///
+/// Only pairs of different draws count, so the D/n by which n draws inflate the distance is gone, while the
+/// labels are treated as [`exact`] treats them. Without draws the limit is [`exact`] itself. A single draw
+/// has no pair: its diversity is taken for zero.
+pub fn limit(comparison: &Comparison) -> f64 {
+    let inflated = match comparison.outputs().draws() {
+        Some(draws) if draws > 1 => diversity::of_outputs(comparison) / (draws - 1) as f64,
+        _ => 0.0,
+    };
+    exact(comparison) - inflated
+}
+
 /// GED² of given draws (indices of outputs), each weighing 1/n.
 pub fn of_draws(comparison: &Comparison, draws: &[usize]) -> f64 {
     let weights = draw_weights(comparison, draws);
     energy(comparison.overlaps(), comparison.label_side(), comparison.outputs_weighing(&weights))
 }
 
-/// GED² from `n` independent draws of the outputs by their probability.
+/// GED² from `n` draws of the outputs by their probability.
 pub fn sampled(comparison: &Comparison, n: usize, random: &mut Draw) -> f64 {
-    of_draws(comparison, &random.weighted(comparison.outputs().weights(), n))
+    of_draws(comparison, &comparison.outputs().draw(n, random))
 }
 
 /// The share of each output among the draws.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use crate::draw::Draw;
 use crate::{Case, Error, Mask, Mode, Prediction, Result};
 
 /// How far from one the probabilities of a case may sum before they are refused.
@@ -18,6 +19,7 @@ pub struct WeightedMasks<'a> {
     weights: Vec<f64>,
     listed: Vec<usize>,
     pair_weight: f64,
+    draws: Option<usize>,
 }
 
 impl<'a> WeightedMasks<'a> {
@@ -32,7 +34,14 @@ impl<'a> WeightedMasks<'a> {
     /// The outputs predicted for a case: probabilities that sum to one, sorted here, equal masks merged.
     pub fn outputs(case: &str, prediction: &'a Prediction) -> Result<Self> {
         let listed = prediction.hypotheses.iter().map(|h| (&h.mask, f64::from(h.probability)));
-        Ok(Members { case, kind: "output", weight: "probability" }.distribution(listed)?.merged().sorted())
+        let members = Members { case, kind: "output", weight: "probability" };
+        let mut set = members.distribution(listed)?.merged().sorted();
+        if let Some(draws) = prediction.draws {
+            set.draws = Some(draws);
+            // Equal draws may have been merged before they were listed: each one is a member still.
+            set.pair_weight = 1.0 - 1.0 / draws.max(1) as f64;
+        }
+        Ok(set)
     }
 
     /// A case's true modes in their own order, equal masks merged.
@@ -54,6 +63,32 @@ impl<'a> WeightedMasks<'a> {
     /// For every member as it was listed, weight zero left out: where it is in this set now.
     pub fn listed(&self) -> &[usize] {
         &self.listed
+    }
+
+    /// How many draws the weights were counted from; none where they were stated.
+    pub fn draws(&self) -> Option<usize> {
+        self.draws
+    }
+
+    /// `count` independent draws. Where the weights were themselves counted from draws, these are some of
+    /// them, none taken twice, as long as there are enough: draws from counted frequencies would carry the
+    /// scatter of both.
+    pub fn draw(&self, count: usize, random: &mut Draw) -> Vec<usize> {
+        match self.draws {
+            Some(all) if count <= all => {
+                let times = |weight: &f64| (weight * all as f64).round() as usize;
+                let mut drawn: Vec<usize> = self
+                    .weights
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(at, weight)| std::iter::repeat_n(at, times(weight)))
+                    .collect();
+                random.shuffle(&mut drawn);
+                drawn.truncate(count);
+                drawn
+            }
+            _ => random.weighted(&self.weights, count),
+        }
     }
 
     /// 1 − Σ w² over the members as listed: the weight of the pairs of two different ones. Zero for one.
@@ -138,7 +173,7 @@ impl Members<'_> {
             return Err(self.wrong(format!("none has a positive {}; at least one is needed", self.weight)));
         }
         let listed = (0..masks.len()).collect();
-        Ok(WeightedMasks { masks, weights, listed, pair_weight: 0.0 })
+        Ok(WeightedMasks { masks, weights, listed, pair_weight: 0.0, draws: None })
     }
 
     fn distribution<'a>(&self, listed: impl Iterator<Item = (&'a Mask, f64)>) -> Result<WeightedMasks<'a>> {
@@ -168,7 +203,7 @@ mod tests {
             .enumerate()
             .map(|(code, &(at, probability))| Hypothesis { mask: dot(at), probability, code })
             .collect();
-        Prediction { hypotheses }
+        Prediction::stated(hypotheses)
     }
 
     #[test]
@@ -178,6 +213,19 @@ mod tests {
         assert_eq!(set.weights(), [0.625, 0.25, 0.125]);
         assert_eq!(set.masks(), [&dot(1), &dot(0), &dot(3)]);
         assert_eq!(set.listed(), [1, 0, 2, 0], "the output of probability 0 is not listed");
+    }
+
+    #[test]
+    fn draws_are_taken_from_the_draws_they_were_counted_from() {
+        let counted = Prediction { draws: Some(8), ..prediction(&[(0, 0.5), (1, 0.375), (2, 0.125)]) };
+        let set = WeightedMasks::outputs("a", &counted).unwrap();
+        assert_eq!(set.pair_weight(), 0.875);
+        let mut all = set.draw(8, &mut Draw::new(1, &["test"], 0));
+        all.sort_unstable();
+        assert_eq!(all, [0, 0, 0, 0, 1, 1, 1, 2], "eight of eight are all of them");
+        let few = set.draw(4, &mut Draw::new(1, &["test"], 0));
+        assert!(few.len() == 4 && few.iter().filter(|&&at| at == 2).count() <= 1, "{few:?}");
+        assert_eq!(set.draw(20, &mut Draw::new(1, &["test"], 0)).len(), 20, "more than there are: again");
     }
 
     #[test]

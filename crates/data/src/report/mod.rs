@@ -98,8 +98,9 @@ impl Report {
     /// Reads a document back.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::io(path, source))?;
-        let report: Self = serde_json::from_str(&text)
-            .map_err(|error| Error::file(path, format!("not an evaluation report: {error}")))?;
+        let report: Self = serde_json::from_str(&text).map_err(|error| {
+            Error::file(path, format!("not an evaluation report of this program ({error}); evaluate again"))
+        })?;
         if report.format != FORMAT || report.version != VERSION {
             return Err(Error::file(
                 path,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::Report;
+use crate::metric::ged::WHY_THE_LIMIT;
 
 pub(super) fn render(report: &Report) -> String {
     let summary = &report.summary;
@@ -44,6 +45,7 @@ pub(super) fn render(report: &Report) -> String {
         let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     let _ = writeln!(text, "{}.", report.convention);
+    let _ = writeln!(text, "{WHY_THE_LIMIT}.");
     text
 }
 

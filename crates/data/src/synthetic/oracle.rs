@@ -11,7 +11,7 @@ pub fn oracle_prediction(case: &Case) -> Option<Prediction> {
         .map(|(code, mode)| Hypothesis { mask: mode.mask.clone(), probability: mode.probability, code })
         .collect();
     hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability));
-    Some(Prediction { hypotheses })
+    Some(Prediction::stated(hypotheses))
 }
 
 /// The oracle's exact GED against the case's weighted annotations: zero where nothing is hidden, else,

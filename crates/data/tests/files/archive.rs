@@ -66,7 +66,7 @@ pub fn sixteen_outputs(case: &Case) -> Prediction {
     let sum: f32 = hypotheses.iter().map(|hypothesis| hypothesis.probability).sum();
     hypotheses.iter_mut().for_each(|hypothesis| hypothesis.probability /= sum);
     hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability));
-    Prediction { hypotheses }
+    Prediction::stated(hypotheses)
 }
 
 /// A mask moved, each of its pixels a square of `reach` pixels around it.

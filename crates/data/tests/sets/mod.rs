@@ -41,7 +41,7 @@ pub fn prediction(masks: &[Mask], probabilities: &[f32]) -> Prediction {
         probability,
         code,
     };
-    Prediction { hypotheses: masks.iter().zip(probabilities).enumerate().map(hypothesis).collect() }
+    Prediction::stated(masks.iter().zip(probabilities).enumerate().map(hypothesis).collect())
 }
 
 /// A prediction of equally probable masks.

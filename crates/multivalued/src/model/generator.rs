@@ -16,7 +16,8 @@ pub(crate) struct Generator {
     blocks: Vec<ResidualBlock>,
     /// The layer the code enters: a 1x1 convolution here, the code's part beside it.
     entry: Conv,
-    code_weight: ParameterId,
+    /// None where the recipe's codes have no dimensions: a network of one output.
+    code_weight: Option<ParameterId>,
     hidden: Vec<Conv>,
     output: Conv,
     code_entry: CodeEntry,
@@ -48,7 +49,9 @@ impl Generator {
         let entry = Conv::new(init, "generator.entry", 1, entry_inputs, entry_outputs);
         // Unit codes are to move the features as much as the features themselves vary.
         let limit = f64::from(recipe.code_scale) * 3f64.sqrt();
-        let code_weight = init.uniform("generator.code.weight", &[recipe.code_dim, entry_outputs], limit);
+        let code_shape = [recipe.code_dim, entry_outputs];
+        let code_weight =
+            (recipe.code_dim > 0).then(|| init.uniform("generator.code.weight", &code_shape, limit));
         let width = recipe.head_width;
         let first = if recipe.code_entry == CodeEntry::Head { width } else { finest };
         let hidden = (0..recipe.head_hidden)
@@ -85,8 +88,9 @@ impl Generator {
     /// # Shapes
     /// codes [batch·K, code_dim] → [batch·K, height, width, output channels]
     pub fn generate(&self, tape: &Tape, decoded: &Decoded, codes: &Var) -> Var {
-        let bias = codes.matmul(&tape.get(self.code_weight));
-        let mut x = match self.code_entry {
+        let code_weight = self.code_weight.expect("a generator that was made for codes");
+        let bias = codes.matmul(&tape.get(code_weight));
+        let x = match self.code_entry {
             CodeEntry::Head => decoded.levels[0].add_sample_bias_relu(&bias),
             CodeEntry::Bottleneck => {
                 let deepest = decoded.levels.len() - 1;
@@ -99,6 +103,19 @@ impl Generator {
                 self.decode(tape, &levels)
             }
         };
+        self.finish(tape, x)
+    }
+
+    /// The logits of the one output of a network without codes, whose entry is the head.
+    ///
+    /// # Shapes
+    /// → [batch, height, width, output channels]
+    pub fn generate_one(&self, tape: &Tape, decoded: &Decoded) -> Var {
+        self.finish(tape, decoded.levels[0].relu())
+    }
+
+    /// The layers after the one that the code enters.
+    fn finish(&self, tape: &Tape, mut x: Var) -> Var {
         for hidden in &self.hidden {
             x = hidden.forward_relu(tape, &x);
         }

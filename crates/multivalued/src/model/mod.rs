@@ -10,17 +10,16 @@ mod pair_encoder;
 mod parity;
 mod simplex_etf;
 
+pub(crate) use blocks::{Init, Linear};
 pub(crate) use codebook::{Codebook, mean_inner_product, orthogonality_threshold};
-pub(crate) use generator::Decoded;
+pub(crate) use generator::{Decoded, Generator};
+pub(crate) use image_encoder::ImageEncoder;
 pub(crate) use pair_encoder::PairEncoder;
 pub use simplex_etf::simplex_etf;
 
 use crate::Result;
 use crate::recipe::{ModelRecipe, Recipe, Space};
-use blocks::Init;
 use classifier::Classifier;
-use generator::Generator;
-use image_encoder::ImageEncoder;
 use multivalued_engine::{Device, ParameterId, Parameters, Tape, Tensor, Var};
 
 /// All networks, and their parameters.

@@ -4,6 +4,17 @@ use super::keys;
 
 /// (key, meaning, the paper's value; empty where the paper has nothing of the kind)
 const MEANINGS: &[(&str, &str, &str)] = &[
+    (
+        "method.kind",
+        "what is trained: `\"multivalued\"`, or a baseline, `\"probabilistic-unet\"` or `\"unet\"`; a baseline takes no `assignment` and no code of `model`, the Probabilistic U-Net no `loss`",
+        "all but unet",
+    ),
+    ("method.latent_dim", "dimensions of the Probabilistic U-Net's latent space", "6 (Kohl et al.)"),
+    (
+        "method.divergence",
+        "β, weight of its divergence of posterior from prior, beside a cross-entropy that is summed over pixels",
+        "10 (Kohl et al.)",
+    ),
     ("data.task", "synthetic task, empty where `data.path` names a data set", ""),
     ("data.path", "data set's folder or manifest, empty for a synthetic task", ""),
     ("data.layout", "how a data set's files are arranged, empty to find out by content", ""),
@@ -119,6 +130,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ("train.seed", "seed of weights, order of cases and draws of annotations", ""),
     ("predict.min_probability", "ε, codes below it are dropped", "1e-5"),
     ("predict.merge_iou", "outputs that overlap at least this much are merged", "1: never"),
+    (
+        "predict.samples",
+        "samples of the Probabilistic U-Net's prior for each image, equal ones counted together",
+        "4 and 16",
+    ),
 ];
 
 /// `docs/recipe.md`: every key with its default, its meaning and the paper's value.

@@ -15,6 +15,10 @@ fn key_of(error: &Error) -> &str {
 fn each_broken_rule_names_its_key() {
     let table: &[(&[&str], &str)] = &[
         (&["data.task=shapes", "data.path=somewhere"], "data.task"),
+        (&["method.latent_dim=0"], "method.latent_dim"),
+        (&["method.divergence=-1"], "method.divergence"),
+        (&["method.kind=unet", "model.code_entry=bottleneck"], "model.code_entry"),
+        (&["predict.samples=0"], "predict.samples"),
         (&["data.size=15"], "data.size"),
         (&["data.size=4097"], "data.size"),
         (&["data.validation_share=-0.1"], "data.validation_share"),

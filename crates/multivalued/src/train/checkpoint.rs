@@ -14,7 +14,7 @@
 //! step's number is all the random state there is.
 
 use super::{EpochSums, Trainer};
-use crate::model::Model;
+use crate::network::Network;
 use crate::recipe::Recipe;
 use crate::{Error, Predictor, Result};
 use multivalued_data::Case;
@@ -212,9 +212,10 @@ impl Trainer {
             sums: self.sums.clone(),
             data: data.into(),
         };
-        let model = self.model.parameters.to_safetensors(HashMap::new());
-        let average = self.with_averaged_weights(|model| model.parameters.to_safetensors(HashMap::new()));
-        let optimiser = self.adam.to_safetensors(&self.model.parameters);
+        let model = self.network.parameters().to_safetensors(HashMap::new());
+        let average =
+            self.with_averaged_weights(|network| network.parameters().to_safetensors(HashMap::new()));
+        let optimiser = self.adam.to_safetensors(self.network.parameters());
         let files = [
             ("model.safetensors", model),
             ("average.safetensors", average),
@@ -225,7 +226,7 @@ impl Trainer {
 
     /// Saves what prediction needs as `folder`: the averaged weights.
     pub fn save_for_prediction(&mut self, folder: &Path) -> Result<()> {
-        let model = self.with_averaged_weights(|model| model.parameters.to_safetensors(HashMap::new()));
+        let model = self.with_averaged_weights(|network| network.parameters().to_safetensors(HashMap::new()));
         write(folder, &[("model.safetensors", model)], &self.recipe, None)
     }
 
@@ -255,17 +256,17 @@ impl Trainer {
         {
             return Err(Error::checkpoint(folder.join("state.json"), "does not fit its own recipe and data"));
         }
-        loaded.load("average.safetensors", &mut trainer.model.parameters)?;
-        for (average, parameter) in trainer.average.iter_mut().zip(trainer.model.parameters.iter()) {
+        loaded.load("average.safetensors", trainer.network.parameters_mut())?;
+        for (average, parameter) in trainer.average.iter_mut().zip(trainer.network.parameters().iter()) {
             if let Some(average) = average {
                 *average = parameter.tensor().clone();
             }
         }
-        loaded.load("model.safetensors", &mut trainer.model.parameters)?;
+        loaded.load("model.safetensors", trainer.network.parameters_mut())?;
         let optimiser = loaded.file("optimiser.safetensors")?;
         trainer
             .adam
-            .load_safetensors(&trainer.model.parameters, optimiser)
+            .load_safetensors(trainer.network.parameters(), optimiser)
             .map_err(|error| Error::checkpoint(folder.join("optimiser.safetensors"), error.to_string()))?;
         let TrainingState { step, seconds, failures_in_a_row, best_ged, assigned, sums, data: _ } = training;
         trainer.step = step;
@@ -280,19 +281,20 @@ impl Trainer {
 }
 
 impl Predictor {
-    /// A predictor from a checkpoint folder: `best`, `last`, or a model that was shipped.
+    /// A predictor from a checkpoint folder, `best` or `last`; [`Predictor::open_shipped`] reads a model that
+    /// was handed on.
     pub fn open(folder: &Path, device: &Device) -> Result<Self> {
         let loaded = Loaded::read(folder)?;
         let recipe = &loaded.state.recipe;
         recipe.validate()?;
-        let mut model = Model::new(recipe, device)?;
+        let mut network = Network::new(recipe, device)?;
         let name = if loaded.files.contains_key("average.safetensors") {
             "average.safetensors"
         } else {
             "model.safetensors"
         };
-        loaded.load(name, &mut model.parameters)?;
-        Ok(Self::new(model, recipe))
+        loaded.load(name, network.parameters_mut())?;
+        Ok(Self::new(network, recipe))
     }
 }
 

@@ -8,8 +8,8 @@ use multivalued_data::Case;
 use multivalued_engine::Device;
 
 fn values(trainer: &Trainer) -> Vec<u8> {
-    let mut bytes = trainer.model.parameters.to_safetensors(Default::default());
-    bytes.extend(trainer.adam.to_safetensors(&trainer.model.parameters));
+    let mut bytes = trainer.network.parameters().to_safetensors(Default::default());
+    bytes.extend(trainer.adam.to_safetensors(trainer.network.parameters()));
     bytes
 }
 
@@ -43,7 +43,9 @@ fn a_step_that_is_not_finite_is_skipped_and_counted() {
             }
         }
         assert_eq!(skipped, 4, "{space:?}: once per epoch");
-        assert!(trainer.model.parameters.iter().all(|p| p.tensor().to_vec().iter().all(|v| v.is_finite())));
+        assert!(
+            trainer.network.parameters().iter().all(|p| p.tensor().to_vec().iter().all(|v| v.is_finite()))
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Trainer;
 use crate::Predictor;
 use crate::fixture::{cases, tiny_recipe};
-use crate::model::Model;
+use crate::network::Network;
 use crate::predict::predict_cases;
 use crate::recipe::{Recipe, Space};
 use multivalued_data::Prediction;
@@ -43,7 +43,7 @@ fn any_size_channels_and_classes_train_and_predict() {
                 let mut trainer = Trainer::new(&recipe, cases.clone(), Vec::new(), &Device::cpu()).unwrap();
                 let log = trainer.step().unwrap();
                 assert!(log.moved, "{space:?} {size:?} {entry}: {:?}", log.terms);
-                for prediction in predict_cases(trainer.model(), &recipe, &cases) {
+                for prediction in predict_cases(trainer.network(), &recipe, &cases) {
                     check(&prediction, size, classes);
                 }
             }
@@ -54,7 +54,7 @@ fn any_size_channels_and_classes_train_and_predict() {
 #[test]
 fn where_nothing_reaches_the_threshold_one_output_stays() {
     let recipe = tiny_recipe(Space::Output, &["predict.min_probability=0.999"]);
-    let model = Model::new(&recipe, &Device::cpu()).unwrap();
+    let model = Network::new(&recipe, &Device::cpu()).unwrap();
     let cases = cases(5, [16, 16], 1, 1);
     for prediction in predict_cases(&model, &recipe, &cases) {
         assert_eq!(prediction.len(), 1);
@@ -76,7 +76,7 @@ proptest! {
         ];
         let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
         let recipe = tiny_recipe(Space::Output, &changes);
-        let predictor = Predictor::new(Model::new(&recipe, &Device::cpu()).unwrap(), &recipe);
+        let predictor = Predictor::new(Network::new(&recipe, &Device::cpu()).unwrap(), &recipe);
         let cases = cases(3, [width, height], 1, 1);
         let together = predictor.predict(&cases.iter().map(|case| &case.image).collect::<Vec<_>>());
         for (case, prediction) in cases.iter().zip(&together) {
@@ -93,7 +93,7 @@ fn trained(recipe: &Recipe, threads: usize) -> (Vec<u8>, Vec<f32>) {
         let cases = cases(16, [48, 40], 1, 1);
         let mut trainer = Trainer::new(recipe, cases, Vec::new(), &Device::cpu()).unwrap();
         let losses = (0..20).map(|_| trainer.step().unwrap().terms.total).collect();
-        (trainer.model.parameters.to_safetensors(Default::default()), losses)
+        (trainer.network.parameters().to_safetensors(Default::default()), losses)
     })
 }
 

@@ -8,12 +8,31 @@ use serde::{Deserialize, Serialize};
 pub struct Validation {
     /// Exact GED.
     pub ged_exact: f64,
+    /// The same in the limit of many draws: what the best model is chosen by.
+    pub ged_limit: f64,
     /// Matched IoU.
     pub hm_iou: f64,
     /// Outputs of at least 1 %.
     pub n_x_1pct: f64,
     /// Whether no earlier validation was better.
     pub best: bool,
+}
+
+/// How an epoch used the codes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CodeUse {
+    /// Codes that served at least one annotation in a thousand.
+    pub used_codes: usize,
+    /// exp of the entropy of the codes' use.
+    pub perplexity: f32,
+    /// Mean inner product of all pairs of used codes.
+    pub mean_inner_product: f32,
+    /// Codes that take part in the assignment.
+    pub active_codes: usize,
+    /// Mean length of the classifier's h.
+    pub h_norm: f32,
+    /// Share of images whose first annotation went to another code than an epoch before.
+    pub changed_assignments: f32,
 }
 
 /// One epoch, in one line of the log.
@@ -29,18 +48,9 @@ pub struct EpochLog {
     pub learning_rate: f32,
     /// Mean of each loss term.
     pub loss: LossTerms,
-    /// Codes that served at least one annotation in a thousand.
-    pub used_codes: usize,
-    /// exp of the entropy of the codes' use.
-    pub perplexity: f32,
-    /// Mean inner product of all pairs of used codes.
-    pub mean_inner_product: f32,
-    /// Codes that take part in the assignment.
-    pub active_codes: usize,
-    /// Mean length of the classifier's h.
-    pub h_norm: f32,
-    /// Share of images whose first annotation went to another code than an epoch before.
-    pub changed_assignments: f32,
+    /// How the codes were used; none for a method without codes.
+    #[serde(flatten)]
+    pub codes: Option<CodeUse>,
     /// Mean norm of the gradients.
     pub gradient_norm: f32,
     /// Steps whose loss was not finite, since the start.
@@ -96,6 +106,7 @@ impl EpochSums {
         sum.covariance += new.covariance;
         sum.overlap += new.overlap;
         sum.energy += new.energy;
+        sum.divergence += new.divergence;
         self.usage.iter_mut().zip(&result.usage).for_each(|(sum, usage)| *sum += usage);
         self.h_norm += result.h_norm;
         self.gradient_norm += result.gradient_norm;
@@ -119,6 +130,19 @@ impl EpochSums {
         (0..usage.len()).filter(|&j| usage[j] >= USED).collect()
     }
 
+    /// How the codes were used in this epoch.
+    pub fn code_use(&self, mean_inner_product: f32, active_codes: usize) -> CodeUse {
+        let entropy: f32 = self.usage().iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
+        CodeUse {
+            used_codes: self.used_codes().len(),
+            perplexity: entropy.exp(),
+            mean_inner_product,
+            active_codes,
+            h_norm: self.h_norm / self.steps.max(1) as f32,
+            changed_assignments: self.changed as f32 / self.images.max(1) as f32,
+        }
+    }
+
     /// The epoch's log; the sums start anew.
     pub fn close(
         &mut self,
@@ -126,14 +150,12 @@ impl EpochSums {
         step: u64,
         progress: f32,
         learning_rate: f32,
-        mean_inner_product: f32,
-        active_codes: usize,
+        codes: Option<CodeUse>,
         seconds: f64,
         validation: Option<Validation>,
     ) -> EpochLog {
         let n = self.steps.max(1) as f32;
         let terms = &self.terms;
-        let entropy: f32 = self.usage().iter().filter(|&&p| p > 0.0).map(|p| -p * p.ln()).sum();
         let log = EpochLog {
             epoch,
             step,
@@ -147,13 +169,9 @@ impl EpochSums {
                 covariance: terms.covariance / n,
                 overlap: terms.overlap / n,
                 energy: terms.energy / n,
+                divergence: terms.divergence / n,
             },
-            used_codes: self.used_codes().len(),
-            perplexity: entropy.exp(),
-            mean_inner_product,
-            active_codes,
-            h_norm: self.h_norm / n,
-            changed_assignments: self.changed as f32 / self.images.max(1) as f32,
+            codes,
             gradient_norm: self.gradient_norm / n,
             skipped_steps: self.skipped,
             seconds,

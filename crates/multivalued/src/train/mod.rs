@@ -11,11 +11,13 @@ mod resume;
 pub(crate) mod schedule;
 mod step;
 
-pub use log::{EpochLog, Validation};
+pub use log::{CodeUse, EpochLog, Validation};
 pub use step::LossTerms;
+pub(crate) use step::{StepResult, step};
 
 use crate::batch::TrainingSet;
-use crate::model::{Model, mean_inner_product};
+use crate::model::mean_inner_product;
+use crate::network::Network;
 use crate::predict::predict_cases;
 use crate::recipe::Recipe;
 use crate::{Error, Result};
@@ -32,7 +34,7 @@ const MOST_FAILURES: u64 = 3;
 /// A training in progress.
 pub struct Trainer {
     recipe: Recipe,
-    model: Model,
+    network: Network,
     adam: Adam,
     /// Averaged values of the trained parameters, by parameter; none where the recipe wants none.
     average: Vec<Option<Tensor>>,
@@ -69,25 +71,25 @@ impl Trainer {
     pub fn new(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
         recipe.validate()?;
         let set = TrainingSet::new(train, recipe)?;
-        let model = Model::new(recipe, device)?;
+        let network = Network::new(recipe, device)?;
         let options = AdamOptions {
             beta2: recipe.train.beta2,
             clip_norm: (recipe.train.clip_norm > 0.0).then_some(recipe.train.clip_norm),
             groups: vec![Group { rate: 1.0, weight_decay: recipe.train.weight_decay }],
             ..AdamOptions::default()
         };
-        let adam = Adam::new(model.parameters(), options);
+        let adam = Adam::new(network.parameters(), options);
         let averaged = recipe.train.weight_average > 0.0;
-        let average = model
+        let average = network
             .parameters()
             .iter()
             .map(|parameter| (averaged && parameter.trainable()).then(|| parameter.tensor().clone()))
             .collect();
         Ok(Self {
             recipe: recipe.clone(),
-            sums: EpochSums::new(recipe.model.code_count),
+            sums: EpochSums::new(network.model().map_or(0, |model| model.recipe.code_count)),
             assigned: vec![None; set.len()],
-            model,
+            network,
             adam,
             average,
             set,
@@ -105,9 +107,9 @@ impl Trainer {
         &self.recipe
     }
 
-    /// The model as it is now, without averaging.
-    pub fn model(&self) -> &Model {
-        &self.model
+    /// The networks as they are now, without averaging.
+    pub fn network(&self) -> &Network {
+        &self.network
     }
 
     /// Steps taken so far.
@@ -151,10 +153,10 @@ impl Trainer {
     /// One step. A loss that is not finite changes nothing but is counted; three in a row are an error.
     pub fn step(&mut self) -> Result<StepLog> {
         let progress = self.progress();
-        let batch = self.set.batch(self.step, self.model.device())?;
-        let Self { model, adam, recipe, step, .. } = self;
+        let batch = self.set.batch(self.step, self.network.device())?;
+        let Self { network, adam, recipe, step, .. } = self;
         // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
-        let result = rayon::scope(|_| step::step(model, adam, recipe, &batch, *step, progress));
+        let result = rayon::scope(|_| network.step(adam, recipe, &batch, *step, progress));
         self.step += 1;
         if result.moved {
             self.failures_in_a_row = 0;
@@ -180,26 +182,27 @@ impl Trainer {
     fn average_weights(&mut self) {
         let steps = self.adam.steps() as f32;
         let decay = self.recipe.train.weight_average.min(steps / (steps + 10.0));
-        for (average, parameter) in self.average.iter_mut().zip(self.model.parameters.iter()) {
+        for (average, parameter) in self.average.iter_mut().zip(self.network.parameters().iter()) {
             if let Some(average) = average {
                 average.lerp(parameter.tensor(), 1.0 - decay);
             }
         }
     }
 
-    /// Runs `work` on the model with its averaged weights.
-    pub fn with_averaged_weights<T>(&mut self, work: impl FnOnce(&Model) -> T) -> T {
+    /// Runs `work` on the networks with their averaged weights.
+    pub fn with_averaged_weights<T>(&mut self, work: impl FnOnce(&Network) -> T) -> T {
         self.swap_weights();
-        let result = work(&self.model);
+        let result = work(&self.network);
         self.swap_weights();
         result
     }
 
     fn swap_weights(&mut self) {
-        for (id, average) in self.model.parameters.ids().zip(&mut self.average) {
+        let parameters = self.network.parameters_mut();
+        for (id, average) in parameters.ids().zip(&mut self.average) {
             if let Some(average) = average {
-                let weights = self.model.parameters.get(id).tensor().clone();
-                self.model.parameters.set(id, std::mem::replace(average, weights));
+                let weights = parameters.get(id).tensor().clone();
+                parameters.set(id, std::mem::replace(average, weights));
             }
         }
     }
@@ -213,39 +216,32 @@ impl Trainer {
         }
         let due = epoch.is_multiple_of(self.recipe.train.validate_every) || self.is_finished();
         let validation = if due && !self.validation.is_empty() { Some(self.validate()?) } else { None };
-        let used = self.sums.used_codes();
-        let codes = self.model.codebook.codes_of(&self.model.parameters);
-        let inner = mean_inner_product(&codes, self.recipe.model.code_dim, &used);
+        let codes = self.network.model().map(|model| {
+            let codes = model.codebook.codes_of(&model.parameters);
+            let inner = mean_inner_product(&codes, model.recipe.code_dim, &self.sums.used_codes());
+            self.sums.code_use(inner, model.active_codes().len())
+        });
         let rate = schedule::learning_rate(&self.recipe.train, self.step, progress);
-        let log = self.sums.close(
-            epoch,
-            self.step,
-            progress,
-            rate,
-            inner,
-            self.model.active_codes().len(),
-            self.seconds(),
-            validation,
-        );
-        Ok(log)
+        Ok(self.sums.close(epoch, self.step, progress, rate, codes, self.seconds(), validation))
     }
 
     fn rest_idle_codes(&mut self) {
+        let Some(model) = self.network.model_mut() else { return };
         let usage = self.sums.usage();
-        let active = self.model.active_codes();
+        let active = model.active_codes();
         let mut busy: Vec<usize> =
             active.iter().copied().filter(|&j| usage[j] >= self.recipe.assignment.min_usage).collect();
         if busy.len() < 2 {
             busy = active;
         }
-        self.model.set_active(&busy);
+        model.set_active(&busy);
     }
 
     /// The validation cases' report, by the averaged weights.
     pub fn validation_report(&mut self) -> Result<Report> {
         let cases = std::mem::take(&mut self.validation);
         let recipe = self.recipe.clone();
-        let predictions = self.with_averaged_weights(|model| predict_cases(model, &recipe, &cases));
+        let predictions = self.with_averaged_weights(|network| predict_cases(network, &recipe, &cases));
         let settings = Settings { resamples: 1, ..Settings::new("validation") };
         let report = evaluate(&cases, &predictions, &settings);
         self.validation = cases;
@@ -254,13 +250,15 @@ impl Trainer {
 
     fn validate(&mut self) -> Result<Validation> {
         let summary = self.validation_report()?.summary;
-        let ged = summary.scores.ged_exact;
+        // What methods are compared by; of stated probabilities the exact GED itself.
+        let ged = summary.scores.ged_limit;
         let best = self.best_ged.is_none_or(|best| ged < best);
         if best {
             self.best_ged = Some(ged);
         }
         Ok(Validation {
-            ged_exact: ged,
+            ged_exact: summary.scores.ged_exact,
+            ged_limit: ged,
             hm_iou: summary.scores.hm_iou,
             n_x_1pct: summary.scores.n_x_1pct,
             best,

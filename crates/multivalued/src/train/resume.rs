@@ -4,6 +4,7 @@
 use super::checkpoint::{exists, recipe_of};
 use super::{EpochLog, LossTerms, Trainer};
 use crate::fixture::{cases, tiny_recipe};
+use crate::predict::predict_cases;
 use crate::recipe::{Recipe, Space};
 use crate::{Error, Predictor};
 use multivalued_engine::Device;
@@ -25,9 +26,10 @@ fn resume(folder: &Path) -> crate::Result<Trainer> {
 
 /// Everything that later steps depend on, to the bit.
 fn whole_state(trainer: &mut Trainer) -> Vec<Vec<u8>> {
-    let parameters = |trainer: &Trainer| trainer.model.parameters.to_safetensors(Default::default());
-    let averages = trainer.with_averaged_weights(|model| model.parameters.to_safetensors(Default::default()));
-    let moments = trainer.adam.to_safetensors(&trainer.model.parameters);
+    let parameters = |trainer: &Trainer| trainer.network.parameters().to_safetensors(Default::default());
+    let averages =
+        trainer.with_averaged_weights(|network| network.parameters().to_safetensors(Default::default()));
+    let moments = trainer.adam.to_safetensors(trainer.network.parameters());
     let rest =
         serde_json::to_vec(&(&trainer.sums, &trainer.assigned, trainer.step, trainer.best_ged)).unwrap();
     vec![parameters(trainer), averages, moments, rest]
@@ -47,38 +49,59 @@ fn train(trainer: &mut Trainer, until: u64) -> (Vec<LossTerms>, Vec<EpochLog>) {
     (terms, epochs)
 }
 
+const AUGMENTED: [&str; 4] =
+    ["augment.flip_horizontal=0.5", "augment.rotation=20", "augment.noise=0.1", "train.validate_every=1"];
+
+/// Trains once straight and once in two parts from each of two checkpoints in mid-epoch; gives the former.
+fn resumes_to_the_bit(recipe: &Recipe, what: &str) -> Trainer {
+    let mut straight = start(recipe);
+    let whole = train(&mut straight, 20);
+    for at in [6, 14] {
+        let place = tempfile::tempdir().unwrap();
+        let last = place.path().join("last");
+        let mut first = start(recipe);
+        let (mut terms, mut epochs) = train(&mut first, at);
+        first.save(&last, DATA).unwrap();
+        let mut second = resume(&last).unwrap();
+        assert_eq!(whole_state(&mut second), whole_state(&mut first), "{what}: as it was saved at {at}");
+        drop(first);
+        let rest = train(&mut second, 20);
+        terms.extend(rest.0);
+        epochs.extend(rest.1);
+        assert_eq!((&terms, &epochs), (&whole.0, &whole.1), "{what}: logs, resumed at {at}");
+        assert!(whole_state(&mut second) == whole_state(&mut straight), "{what}: resumed at {at}");
+        assert!(second.is_finished());
+    }
+    straight
+}
+
 #[test]
 fn a_resumed_training_is_the_same_to_the_bit() {
-    let augmented = ["augment.flip_horizontal=0.5", "augment.rotation=20", "augment.noise=0.1"];
-    // Half way codes go into reserve; the checkpoints lie in mid-epoch before and after.
-    let finishing = ["assignment.anneal_until=0.45", "assignment.min_usage=0.05", "train.validate_every=1"];
+    // Half way codes go into reserve; the checkpoints lie before and after.
+    let finishing = ["assignment.anneal_until=0.45", "assignment.min_usage=0.05"];
+    let changes: Vec<&str> = AUGMENTED.into_iter().chain(finishing).collect();
     for space in [Space::Output, Space::Embedding] {
-        let changes: Vec<&str> = augmented.into_iter().chain(finishing).collect();
-        let recipe = tiny_recipe(space, &changes);
-        let mut straight = start(&recipe);
-        let whole = train(&mut straight, 20);
-        let active = straight.model.active_codes().len();
+        let straight = resumes_to_the_bit(&tiny_recipe(space, &changes), &format!("{space:?}"));
+        let active = straight.network.model().unwrap().active_codes().len();
         assert!((2..8).contains(&active), "{space:?}: the test must see codes go into reserve, not {active}");
-        for at in [6, 14] {
-            let place = tempfile::tempdir().unwrap();
-            let last = place.path().join("last");
-            let mut first = start(&recipe);
-            let (mut terms, mut epochs) = train(&mut first, at);
-            first.save(&last, DATA).unwrap();
-            let mut second = resume(&last).unwrap();
-            assert_eq!(
-                whole_state(&mut second),
-                whole_state(&mut first),
-                "{space:?}: as it was saved at {at}"
-            );
-            drop(first);
-            let rest = train(&mut second, 20);
-            terms.extend(rest.0);
-            epochs.extend(rest.1);
-            assert_eq!((&terms, &epochs), (&whole.0, &whole.1), "{space:?}: logs, resumed at {at}");
-            assert!(whole_state(&mut second) == whole_state(&mut straight), "{space:?}: resumed at {at}");
-            assert!(second.is_finished());
-        }
+    }
+}
+
+#[test]
+fn a_resumed_baseline_is_the_same_to_the_bit() {
+    for kind in ["method.kind=probabilistic-unet", "method.kind=unet"] {
+        let changes: Vec<&str> = AUGMENTED.into_iter().chain([kind, "train.annotations=1"]).collect();
+        let recipe = tiny_recipe(Space::Output, &changes);
+        let mut straight = resumes_to_the_bit(&recipe, kind);
+        let place = tempfile::tempdir().unwrap();
+        let best = place.path().join("best");
+        straight.save_for_prediction(&best).unwrap();
+        let images: Vec<_> = cases(3, [16, 16], 1, 1).into_iter().map(|case| case.image).collect();
+        let images: Vec<_> = images.iter().collect();
+        let opened = Predictor::open(&best, &Device::cpu()).unwrap().predict(&images);
+        let own = straight
+            .with_averaged_weights(|network| predict_cases(network, &recipe, &cases(3, [16, 16], 1, 1)));
+        assert_eq!(opened, own, "{kind}");
     }
 }
 

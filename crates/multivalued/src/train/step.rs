@@ -43,6 +43,9 @@ pub struct LossTerms {
     pub overlap: f32,
     /// The energy score; 0 before it counts.
     pub energy: f32,
+    /// KL(posterior ‖ prior) of the Probabilistic U-Net; 0 for other methods.
+    #[serde(default)]
+    pub divergence: f32,
 }
 
 /// What a step leaves behind.
@@ -57,6 +60,14 @@ pub(crate) struct StepResult {
     pub usage: Vec<f32>,
     /// The code of each image's first annotation.
     pub first_codes: Vec<usize>,
+}
+
+impl StepResult {
+    /// What a method without codes leaves, before it has moved.
+    pub fn without_codes(terms: LossTerms) -> Self {
+        let (usage, first_codes) = (Vec::new(), Vec::new());
+        Self { terms, moved: false, gradient_norm: f32::NAN, h_norm: 0.0, usage, first_codes }
+    }
 }
 
 /// The losses of a batch as they come from one of the two assignments.
@@ -105,6 +116,7 @@ pub(crate) fn step(
         covariance: 0.0,
         overlap: assigned.overlap.as_ref().map_or(0.0, Var::item),
         energy: energy.as_ref().map_or(0.0, Var::item),
+        divergence: 0.0,
     };
     let h_norm = mean_length(encoded.h.tensor());
     let usage = usage(&assigned.targets, count);

@@ -1,0 +1,109 @@
+//! Baselines by the same commands, models that are handed on, and figures of several runs.
+
+use std::fs;
+
+use multivalued_data::report::Report;
+
+use crate::workplace::Workplace;
+
+const PROBABILISTIC: [&str; 6] = [
+    "--set",
+    "method.kind=probabilistic-unet",
+    "--set",
+    "train.annotations=1",
+    "--set",
+    "predict.samples=20",
+];
+
+#[test]
+fn a_baseline_is_trained_scored_predicted_and_resumed_like_the_method() {
+    let place = Workplace::with_recipe();
+    let said = place.train("prob", &PROBABILISTIC).succeeds();
+    assert!(said.err.contains("divergence") && !said.err.contains("codes"), "{}", said.err);
+    for part in
+        ["ged_4", "ged_16", "ged_32", "ged_50", "ged_100", "ged_limit", "GED from n draws is too high"]
+    {
+        assert!(said.out.contains(part), "{}", said.out);
+    }
+    let scores = Report::read(&place.path("prob/report.json")).unwrap().summary.scores;
+    let inflated = scores.diversity_outputs / 19.0;
+    assert!((scores.ged_exact - scores.ged_limit - inflated).abs() < 1e-9, "{scores:?}");
+    let page = fs::read_to_string(place.path("prob/report.html")).unwrap();
+    assert!(page.contains("GED from n draws is too high") && !page.contains("Codes in use"));
+    assert_eq!(page.contains("GED in the limit of many draws"), inflated > 0.0);
+
+    // Interrupted in the middle and taken up again it is the same run.
+    let halves = [&PROBABILISTIC[..], &["--save-every", "0"]].concat();
+    place.train("again", &halves).succeeds();
+    let model = |run: &str| fs::read(place.path(run).join("last/model.safetensors")).unwrap();
+    assert_eq!(model("prob"), model("again"));
+    place.run(&["train", "--resume", "--out", "prob"]).succeeds();
+    let said = place.run(&["inspect", "prob"]).succeeds().out;
+    assert!(said.contains("Probabilistic U-Net, 20 samples"), "{said}");
+
+    place.train("unet", &["--set", "method.kind=unet"]).succeeds();
+    let scores = Report::read(&place.path("unet/report.json")).unwrap().summary.scores;
+    assert_eq!((scores.n_x, scores.ged_limit), (1.0, scores.ged_exact));
+    place.train("x", &["--set", "method.kind=vnet"]).fails(2, &["method.kind", "probabilistic-unet"]);
+
+    place.train("own", &[]).succeeds();
+    let table = place.run(&["compare", "own", "prob", "unet", "--figures", "figures"]).succeeds().out;
+    assert!(table.contains("ged_limit") && table.contains("method.kind"), "{table}");
+    let figure = |name: &str| fs::read_to_string(place.path("figures").join(name)).unwrap();
+    let lines = |name: &str| figure(name).matches("<polyline").count();
+    assert_eq!(lines("validation-ged.svg"), 3, "every method");
+    assert_eq!((lines("used-codes.svg"), lines("mean-inner-product.svg")), (1, 1), "the one with codes");
+    fs::remove_file(place.path("unet/log.jsonl")).unwrap();
+    place.run(&["compare", "own", "unet", "--figures", "figures"]).fails(2, &["unet", "log.jsonl"]);
+}
+
+#[test]
+fn a_model_is_handed_on_and_taken_in_place_of_a_run() {
+    let place = Workplace::with_recipe();
+    place
+        .run(&["generate", "shapes", "--size", "16", "--count", "train=24,test=6", "--out", "set"])
+        .succeeds();
+    place.train("run", &["--data", "set"]).succeeds();
+    place.run(&["calibrate", "run", "--coverage", "0.6"]).succeeds();
+    place.run(&["export", "run", "--out", "x"]).fails(2, &["--attribution", "licence"]);
+    let export = ["export", "run", "--out", "models/mine", "--attribution", "Nobody's, CC0"];
+    place.run(&export).succeeds();
+    place.run(&export).fails(2, &["models/mine", "not empty"]);
+
+    let file = |name: &str| fs::read(place.path("models/mine").join(name)).unwrap();
+    let machine = place.root().to_string_lossy().into_owned();
+    for name in ["README.md", "recipe.toml", "report.json", "coverage.json", "model.safetensors"] {
+        assert!(!String::from_utf8_lossy(&file(name)).contains(&machine), "{name} tells of this machine");
+    }
+    let card = String::from_utf8(file("README.md")).unwrap();
+    for part in ["Nobody's, CC0", "Not a medical device", "| `ged_exact` |", "seed 1", "# mine"] {
+        assert!(card.contains(part), "{card} lacks {part}");
+    }
+    let best = fs::metadata(place.path("run/best/model.safetensors")).unwrap().len() as usize;
+    assert!(file("model.safetensors").len() < best * 3 / 4, "f16 against {best} bytes of f32");
+
+    let image = "set/images/shapes-test-00000.png";
+    place.run(&["predict", "models/mine", image, "--coverage", "0.6", "--out", "said"]).succeeds();
+    assert!(place.path("said/shapes-test-00000/hypothesis-1.png").exists());
+    place.run(&["evaluate", "models/mine"]).fails(2, &["carries no data", "--data"]);
+    let own = Report::read(&place.path("run/report.json")).unwrap().summary.scores.ged_exact;
+    place.run(&["evaluate", "models/mine", "--data", "set", "--json", "scores.json"]).succeeds();
+    let rounded = Report::read(&place.path("scores.json")).unwrap().summary.scores.ged_exact;
+    assert!((own - rounded).abs() < 0.02, "f16 changes little: {own}, {rounded}");
+    assert_eq!(Report::read(&place.path("models/mine/report.json")).unwrap().summary.scores.ged_exact, own);
+    place.run(&["inspect", "models/mine"]).fails(2, &["--data"]);
+    let said = place.run(&["inspect", "models/mine", "--data", "set"]).succeeds().out;
+    assert!(said.contains("codes that take part") && said.contains("mean probability"), "{said}");
+    place.run(&["compare", "run", "models/mine"]).succeeds();
+    place.run(&["train", "--resume", "--out", "models/mine"]).fails(2, &["models/mine", "handed on"]);
+
+    // A synthetic task needs no attribution, and a model of it scores itself without touching its folder.
+    place.train("task", &[]).succeeds();
+    place.run(&["export", "task", "--out", "models/task"]).succeeds();
+    place.run(&["evaluate", "models/task"]).succeeds();
+    assert!(!place.path("models/task/report.html").exists());
+
+    let weights = place.path("models/mine/model.safetensors");
+    fs::write(&weights, &file("model.safetensors")[..1000]).unwrap();
+    place.run(&["predict", "models/mine", image, "--out", "y"]).fails(2, &["model.safetensors", "complete"]);
+}

@@ -1,0 +1,162 @@
+//! The Probabilistic U-Net (Kohl et al. 2018): a U-Net whose last layers take a sample of a latent space.
+//!
+//! ```text
+//! training     z ~ Q(· | x, y)     L = Σ_pixels cross-entropy(G(x, z), y) + β KL(Q(· | x, y) ‖ P(· | x))
+//! prediction   z ~ P(· | x)        n samples, each of probability 1/n, equal masks counted together
+//! ```
+//!
+//! Differs from the original: the blocks are the method's (residual, with group normalisation), so that
+//! methods are compared and not blocks. As in the original: the pooled deepest features give mean and ln σ
+//! by a 1x1 convolution, z enters the first of the last three 1x1 convolutions (as a bias, which is the
+//! same as tiling and joining it), halving and doubling are bilinear, and the loss is summed over pixels
+//! and averaged over images.
+
+use super::gaussian::{Gaussian, GaussianEncoder, noise};
+use super::unet::Body;
+use super::{Losses, descend, shares};
+use crate::batch::Batch;
+use crate::loss::cross_entropy_sum;
+use crate::model::Init;
+use crate::predict::mask_of;
+use crate::recipe::{MethodRecipe, PredictRecipe, Recipe};
+use crate::train::StepResult;
+use crate::train::schedule::learning_rate;
+use multivalued_data::draw::Draw;
+use multivalued_data::{Hypothesis, Mask, Prediction};
+use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
+use std::collections::HashMap;
+
+/// Outputs that are computed together, over all images of a batch: what memory is planned for.
+const OUTPUTS_TOGETHER: usize = 128;
+
+/// The U-Net, the prior and the posterior.
+pub(crate) struct ProbabilisticUnet {
+    pub parameters: Parameters,
+    body: Body,
+    /// P(z | x)
+    prior: GaussianEncoder,
+    /// Q(z | x, y), of which only training knows.
+    posterior: GaussianEncoder,
+    method: MethodRecipe,
+    device: Device,
+}
+
+impl ProbabilisticUnet {
+    pub fn new(recipe: &Recipe, device: &Device) -> Self {
+        let mut parameters = Parameters::new();
+        let mut init = Init { device, parameters: &mut parameters, seed: recipe.train.seed };
+        let (model, latent) = (&recipe.model, recipe.method.latent_dim);
+        let body = Body::new(&mut init, model, latent);
+        let (image, mask) = (model.input_channels, model.output_channels());
+        let prior = GaussianEncoder::new(&mut init, "prior", image, model, latent);
+        let posterior = GaussianEncoder::new(&mut init, "posterior", image + mask, model, latent);
+        Self { parameters, body, prior, posterior, method: recipe.method.clone(), device: device.clone() }
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub fn step(
+        &mut self,
+        adam: &mut Adam,
+        recipe: &Recipe,
+        batch: &Batch,
+        step: u64,
+        progress: f32,
+    ) -> StepResult {
+        let tape = Tape::recording(&self.parameters);
+        let mut draw = Draw::new(recipe.train.seed, &["latent"], step);
+        let losses = self.losses(&tape, batch, &mut draw);
+        descend(tape, losses, &mut self.parameters, adam, learning_rate(&recipe.train, step, progress))
+    }
+
+    /// The evidence bound, negated, of a batch's pairs of image and annotation.
+    pub(super) fn losses(&self, tape: &Tape, batch: &Batch, draw: &mut Draw) -> Losses {
+        let images = Var::constant(batch.images.clone());
+        let [_, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
+        let pairs = batch.annotations.shape()[0];
+        let rows: Vec<usize> = (0..pairs).map(|pair| pair / batch.per_image).collect();
+        let channels = batch.annotations.shape()[1] / (height * width);
+        let annotations = Var::constant(batch.annotations.reshaped([pairs, height, width, channels]));
+
+        let side_by_side = Var::concat_channels(&[&images.gather_rows(&rows), &annotations]);
+        let posterior = self.posterior.forward(tape, &side_by_side);
+        let prior = self.prior.forward(tape, &images);
+        let prior = Gaussian {
+            mean: prior.mean.gather_rows(&rows),
+            log_deviation: prior.log_deviation.gather_rows(&rows),
+        };
+        let z = posterior.sample(noise(&self.device, pairs, self.method.latent_dim, draw));
+        let features = self.body.features(tape, &images);
+        let logits = self.body.generator.generate(tape, &features, &z);
+
+        let shares = shares(batch);
+        let reconstruction = cross_entropy_sum(&logits, &batch.annotations).mul(&shares).sum();
+        let divergence = posterior.divergence_from(&prior).mul(&shares).sum();
+        let total = reconstruction.add(&divergence.scale(self.method.divergence));
+        Losses { total, reconstruction, divergence: Some(divergence) }
+    }
+
+    /// Samples of the prior for each image. Its noise is drawn from the image's own content, so that an
+    /// image gets the same samples alone, in any batch and at any place of a data set.
+    pub fn predict_batch(&self, options: &PredictRecipe, images: &Tensor) -> Vec<Prediction> {
+        let tape = Tape::frozen(&self.parameters);
+        let constant = Var::constant(images.clone());
+        let prior = self.prior.forward(&tape, &constant);
+        let features = self.body.features(&tape, &constant);
+        let values = images.to_vec();
+        let count = images.shape()[0];
+        let mut draws: Vec<Draw> = values.chunks_exact(values.len() / count).map(noise_of).collect();
+        let mut masks: Vec<Vec<Mask>> = vec![Vec::with_capacity(options.samples); count];
+        while masks[0].len() < options.samples {
+            let part = (OUTPUTS_TOGETHER / count).clamp(1, options.samples - masks[0].len());
+            let latent = self.method.latent_dim;
+            let noise: Vec<f32> = draws
+                .iter_mut()
+                .flat_map(|draw| (0..part * latent).map(|_| draw.bell() as f32).collect::<Vec<_>>())
+                .collect();
+            let z = prior.sample(Tensor::from_slice(&self.device, [count * part, latent], &noise));
+            let logits = self.body.generator.generate(&tape, &features, &z);
+            let [rows, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
+            let logits = logits.into_tensor().to_vec();
+            for (row, logits) in logits.chunks_exact(logits.len() / rows).enumerate() {
+                masks[row / part].push(mask_of(logits, width, height, channels));
+            }
+        }
+        masks.into_iter().map(counted).collect()
+    }
+}
+
+/// The stream of noise that belongs to an image.
+fn noise_of(pixels: &[f32]) -> Draw {
+    let mut hasher = blake3::Hasher::new();
+    pixels.iter().for_each(|pixel| {
+        hasher.update(&pixel.to_le_bytes());
+    });
+    let hash = hasher.finalize();
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash.as_bytes()[..8]);
+    Draw::new(0, &["prior"], u64::from_le_bytes(first))
+}
+
+/// Equal masks counted together; the code is the first sample that shows the mask.
+fn counted(masks: Vec<Mask>) -> Prediction {
+    let draws = masks.len();
+    let mut hypotheses: Vec<Hypothesis> = Vec::new();
+    let mut counts: Vec<usize> = Vec::new();
+    let mut places: HashMap<Mask, usize> = HashMap::new();
+    for (code, mask) in masks.into_iter().enumerate() {
+        let at = *places.entry(mask.clone()).or_insert(hypotheses.len());
+        if at == hypotheses.len() {
+            hypotheses.push(Hypothesis { mask, probability: 0.0, code });
+            counts.push(0);
+        }
+        counts[at] += 1;
+    }
+    for (hypothesis, count) in hypotheses.iter_mut().zip(counts) {
+        hypothesis.probability = count as f32 / draws as f32;
+    }
+    hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
+    Prediction { hypotheses, draws: Some(draws) }
+}

@@ -1,0 +1,102 @@
+//! A plain U-Net: one output of probability one.
+
+use super::{Losses, descend};
+use crate::batch::Batch;
+use crate::loss;
+use crate::model::{Decoded, Generator, ImageEncoder, Init};
+use crate::predict::mask_of;
+use crate::recipe::{ModelRecipe, Recipe};
+use crate::train::StepResult;
+use crate::train::schedule::learning_rate;
+use multivalued_data::{Hypothesis, Prediction};
+use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
+
+/// The method's image encoder and generator, without codes.
+pub(crate) struct Unet {
+    pub parameters: Parameters,
+    body: Body,
+    device: Device,
+}
+
+/// An encoder and a decoder with skips, whose 1x1 head may take a vector per output.
+pub(super) struct Body {
+    encoder: ImageEncoder,
+    pub generator: Generator,
+}
+
+impl Body {
+    /// A U-Net whose head takes vectors of `vector_dim` dimensions; 0 for none.
+    pub fn new(init: &mut Init, recipe: &ModelRecipe, vector_dim: usize) -> Self {
+        let recipe = ModelRecipe { code_dim: vector_dim, ..recipe.clone() };
+        let inputs = recipe.input_channels;
+        Self {
+            encoder: ImageEncoder::new(init, "image_encoder", inputs, &recipe.channels, recipe.norm_group),
+            generator: Generator::new(init, &recipe),
+        }
+    }
+
+    /// All of the work that the image alone determines.
+    pub fn features(&self, tape: &Tape, images: &Var) -> Decoded {
+        self.generator.prepare(tape, &self.encoder.forward(tape, images))
+    }
+}
+
+impl Unet {
+    pub fn new(recipe: &Recipe, device: &Device) -> Self {
+        let mut parameters = Parameters::new();
+        let mut init = Init { device, parameters: &mut parameters, seed: recipe.train.seed };
+        let body = Body::new(&mut init, &recipe.model, 0);
+        Self { parameters, body, device: device.clone() }
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub fn step(
+        &mut self,
+        adam: &mut Adam,
+        recipe: &Recipe,
+        batch: &Batch,
+        step: u64,
+        progress: f32,
+    ) -> StepResult {
+        let tape = Tape::recording(&self.parameters);
+        let losses = self.losses(&tape, recipe, batch);
+        descend(tape, losses, &mut self.parameters, adam, learning_rate(&recipe.train, step, progress))
+    }
+
+    /// The recipe's distance from the output to the mean of the image's annotations: with cross-entropy
+    /// the same as the mean of the distances.
+    fn losses(&self, tape: &Tape, recipe: &Recipe, batch: &Batch) -> Losses {
+        let logits = self.logits(tape, &batch.images);
+        let images = logits.shape()[0];
+        let size = logits.shape().volume() / images;
+        let weights = Tensor::from_slice(&self.device, [images, batch.per_image], &batch.weights);
+        let means = Var::constant(weights).batched_matmul(&Var::constant(batch.annotations.clone()), images);
+        // As in the method: in units of the image's mean annotated area.
+        let units: Vec<f32> = batch.areas.iter().map(|area| area.max(0.02 * size as f32)).collect();
+        let reconstruction =
+            loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &units).mean();
+        Losses { total: reconstruction.clone(), reconstruction, divergence: None }
+    }
+
+    fn logits(&self, tape: &Tape, images: &Tensor) -> Var {
+        let features = self.body.features(tape, &Var::constant(images.clone()));
+        self.body.generator.generate_one(tape, &features)
+    }
+
+    /// One mask for each image.
+    pub fn predict_batch(&self, images: &Tensor) -> Vec<Prediction> {
+        let logits = self.logits(&Tape::frozen(&self.parameters), images);
+        let [count, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
+        let values = logits.into_tensor().to_vec();
+        values
+            .chunks_exact(values.len() / count)
+            .map(|logits| {
+                let mask = mask_of(logits, width, height, channels);
+                Prediction::stated(vec![Hypothesis { mask, probability: 1.0, code: 0 }])
+            })
+            .collect()
+    }
+}

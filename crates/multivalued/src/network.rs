@@ -1,0 +1,100 @@
+//! What a trainer trains and a predictor predicts with: the method's model, or a baseline.
+
+use crate::Result;
+use crate::baseline::{ProbabilisticUnet, Unet};
+use crate::batch::Batch;
+use crate::model::Model;
+use crate::predict::predict_batch;
+use crate::recipe::{MethodKind, PredictRecipe, Recipe};
+use crate::train::{StepResult, step};
+use multivalued_data::Prediction;
+use multivalued_engine::{Adam, Device, Parameters, Tensor};
+
+/// The networks of the recipe's method, with their parameters.
+pub struct Network(Kind);
+
+/// By method.
+enum Kind {
+    Multivalued(Box<Model>),
+    ProbabilisticUnet(Box<ProbabilisticUnet>),
+    Unet(Box<Unet>),
+}
+
+impl Network {
+    /// Networks at their start. The recipe must be valid.
+    pub fn new(recipe: &Recipe, device: &Device) -> Result<Self> {
+        Ok(Self(match recipe.method.kind {
+            MethodKind::Multivalued => Kind::Multivalued(Box::new(Model::new(recipe, device)?)),
+            MethodKind::ProbabilisticUnet => {
+                Kind::ProbabilisticUnet(Box::new(ProbabilisticUnet::new(recipe, device)))
+            }
+            MethodKind::Unet => Kind::Unet(Box::new(Unet::new(recipe, device))),
+        }))
+    }
+
+    /// The method's own model; none for a baseline, which has no codes.
+    pub fn model(&self) -> Option<&Model> {
+        match &self.0 {
+            Kind::Multivalued(model) => Some(model),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn model_mut(&mut self) -> Option<&mut Model> {
+        match &mut self.0 {
+            Kind::Multivalued(model) => Some(model),
+            _ => None,
+        }
+    }
+
+    /// Its named tensors.
+    pub fn parameters(&self) -> &Parameters {
+        match &self.0 {
+            Kind::Multivalued(model) => &model.parameters,
+            Kind::ProbabilisticUnet(network) => &network.parameters,
+            Kind::Unet(network) => &network.parameters,
+        }
+    }
+
+    pub(crate) fn parameters_mut(&mut self) -> &mut Parameters {
+        match &mut self.0 {
+            Kind::Multivalued(model) => &mut model.parameters,
+            Kind::ProbabilisticUnet(network) => &mut network.parameters,
+            Kind::Unet(network) => &mut network.parameters,
+        }
+    }
+
+    /// Where it computes.
+    pub fn device(&self) -> &Device {
+        match &self.0 {
+            Kind::Multivalued(model) => model.device(),
+            Kind::ProbabilisticUnet(network) => network.device(),
+            Kind::Unet(network) => network.device(),
+        }
+    }
+
+    /// One step of training.
+    pub(crate) fn step(
+        &mut self,
+        adam: &mut Adam,
+        recipe: &Recipe,
+        batch: &Batch,
+        number: u64,
+        progress: f32,
+    ) -> StepResult {
+        match &mut self.0 {
+            Kind::Multivalued(model) => step(model, adam, recipe, batch, number, progress),
+            Kind::ProbabilisticUnet(network) => network.step(adam, recipe, batch, number, progress),
+            Kind::Unet(network) => network.step(adam, recipe, batch, number, progress),
+        }
+    }
+
+    /// The weighted set of each of a batch of normalised images of one size.
+    pub(crate) fn predict_batch(&self, options: &PredictRecipe, images: &Tensor) -> Vec<Prediction> {
+        match &self.0 {
+            Kind::Multivalued(model) => predict_batch(model, options, images),
+            Kind::ProbabilisticUnet(network) => network.predict_batch(options, images),
+            Kind::Unet(network) => network.predict_batch(images),
+        }
+    }
+}

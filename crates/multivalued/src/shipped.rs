@@ -1,0 +1,143 @@
+//! A model to hand on: a folder with the weights in f16 and the recipe, and nothing of the machine it was
+//! trained on.
+//!
+//! ```text
+//! models/lidc/  model.safetensors   the averaged weights in f16, and states
+//!               recipe.toml         the resolved recipe, without the data's path
+//! ```
+//!
+//! Whoever writes the folder may put a card and scores beside them; prediction needs these two files.
+
+use crate::network::Network;
+use crate::{Error, Predictor, Recipe, Result};
+use multivalued_engine::Device;
+use multivalued_engine::store::read_metadata;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+/// The weights' file.
+pub const WEIGHTS: &str = "model.safetensors";
+/// The recipe's file.
+pub const RECIPE: &str = "recipe.toml";
+
+/// The format and its version, as one entry of the weights' metadata: several would be written in any
+/// order, and the same model would not be the same file. The version grows when a reader of the old kind
+/// could not read the new one.
+const FORMAT: &str = "multivalued-model/1";
+
+/// Whether a model lies in this folder itself.
+pub fn exists(folder: &Path) -> bool {
+    folder.join(WEIGHTS).is_file() && folder.join(RECIPE).is_file()
+}
+
+impl Predictor {
+    /// The content of a model's folder: the weights as safetensors in f16, and the recipe as TOML.
+    pub fn shipped(&self) -> Result<(Vec<u8>, String)> {
+        let metadata = HashMap::from([("format".into(), FORMAT.into())]);
+        let weights = self
+            .network()
+            .parameters()
+            .to_safetensors_f16(metadata)
+            .map_err(|error| Error::checkpoint(WEIGHTS, error.to_string()))?;
+        Ok((weights, self.recipe().without_place().to_toml()))
+    }
+
+    /// A predictor from a model's folder.
+    pub fn open_shipped(folder: &Path, device: &Device) -> Result<Self> {
+        let recipe = Recipe::read(&folder.join(RECIPE))?;
+        recipe.validate()?;
+        let path = folder.join(WEIGHTS);
+        let bytes = fs::read(&path).map_err(|source| Error::io(&path, source))?;
+        let refused = |reason: String| Error::checkpoint(&path, reason);
+        let metadata = read_metadata(&bytes).map_err(|error| refused(error.to_string()))?;
+        match metadata.get("format").map(String::as_str) {
+            Some(FORMAT) => {}
+            Some(other) if other.starts_with("multivalued-model/") => {
+                return Err(refused(format!(
+                    "format {other}; this program reads {FORMAT}. Use the program that wrote it"
+                )));
+            }
+            _ => return Err(refused("not a model of this program".into())),
+        }
+        let mut network = Network::new(&recipe, device)?;
+        network.parameters_mut().load_safetensors(&bytes).map_err(|error| refused(error.to_string()))?;
+        Ok(Self::new(network, &recipe))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{cases, tiny_recipe};
+    use crate::recipe::Space;
+    use crate::train::Trainer;
+
+    fn trained(kind: &str) -> Predictor {
+        let recipe = tiny_recipe(Space::Output, &[kind, "data.path=/home/someone/data", "train.steps=8"]);
+        let mut trainer =
+            Trainer::new(&recipe, cases(8, [16, 16], 1, 1), Vec::new(), &Device::cpu()).unwrap();
+        while !trainer.is_finished() {
+            trainer.step().unwrap();
+        }
+        let bytes =
+            trainer.with_averaged_weights(|network| network.parameters().to_safetensors(HashMap::new()));
+        let mut network = Network::new(&recipe, &Device::cpu()).unwrap();
+        network.parameters_mut().load_safetensors(&bytes).unwrap();
+        Predictor::new(network, &recipe)
+    }
+
+    fn write(folder: &Path, weights: &[u8], recipe: &str) {
+        fs::write(folder.join(WEIGHTS), weights).unwrap();
+        fs::write(folder.join(RECIPE), recipe).unwrap();
+    }
+
+    #[test]
+    fn a_shipped_model_says_nearly_the_same_and_nothing_of_its_machine() {
+        for kind in ["method.kind=multivalued", "method.kind=probabilistic-unet", "method.kind=unet"] {
+            let own = trained(kind);
+            let place = tempfile::tempdir().unwrap();
+            assert!(!exists(place.path()));
+            let (weights, recipe) = own.shipped().unwrap();
+            assert!(!recipe.contains("/home"), "{recipe}");
+            write(place.path(), &weights, &recipe);
+            assert!(exists(place.path()));
+            let read = Predictor::open_shipped(place.path(), &Device::cpu()).unwrap();
+            let pairs = own.network().parameters().iter().zip(read.network().parameters().iter());
+            for (a, b) in pairs {
+                for (a_value, b_value) in a.tensor().to_vec().iter().zip(b.tensor().to_vec()) {
+                    // Half a unit in the last of eleven places, or of the smallest subnormal.
+                    let tolerance = (a_value.abs() / 2048.0).max(2f32.powi(-25));
+                    assert!((a_value - b_value).abs() <= tolerance, "{}: {a_value}, {b_value}", a.name());
+                }
+            }
+            let cases = cases(3, [16, 16], 1, 1);
+            let images: Vec<_> = cases.iter().map(|case| &case.image).collect();
+            // What was rounded once is not rounded again: a copy of a copy is the copy.
+            assert_eq!(read.shipped().unwrap(), (weights, recipe), "{kind}");
+            assert_eq!(read.predict(&images).len(), 3);
+        }
+    }
+
+    #[test]
+    fn foreign_and_torn_models_are_refused_by_name() {
+        let place = tempfile::tempdir().unwrap();
+        let own = trained("method.kind=unet");
+        let (weights, recipe) = own.shipped().unwrap();
+        let plain = own.network().parameters().to_safetensors(HashMap::new());
+        let newer = HashMap::from([("format".into(), "multivalued-model/2".into())]);
+        let newer = own.network().parameters().to_safetensors(newer);
+        let wider = recipe.replace("channels = [4, 8]", "channels = [4, 9]");
+        assert_ne!(wider, recipe);
+        for (weights, recipe, cause) in [
+            (&weights[..weights.len() / 2], &recipe, "not a complete safetensors file"),
+            (&plain, &recipe, "not a model of this program"),
+            (&newer, &recipe, "format multivalued-model/2; this program reads multivalued-model/1"),
+            (&weights, &wider, "has shape"),
+        ] {
+            write(place.path(), weights, recipe);
+            let error = Predictor::open_shipped(place.path(), &Device::cpu()).err().unwrap().to_string();
+            assert!(error.contains(WEIGHTS) && error.contains(cause), "{error}");
+        }
+    }
+}
