@@ -64,6 +64,8 @@ pub struct DataRecipe {
     /// What makes stored values a mask (`binary`, `threshold:VALUE`, `labels:COUNT`); empty for what the
     /// data set says, else binary.
     pub masks: String,
+    /// Whether images with a file that cannot be used are left out (and named) instead of refused.
+    pub skip_bad: bool,
     /// Edge length of a synthetic task's images.
     pub size: usize,
     /// Training cases of a synthetic task.
@@ -89,6 +91,7 @@ impl Default for DataRecipe {
             path: String::new(),
             layout: String::new(),
             masks: String::new(),
+            skip_bad: false,
             size: 160,
             train_count: 2000,
             validation_count: 200,
