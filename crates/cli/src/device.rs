@@ -50,8 +50,10 @@ impl DeviceChoice {
 /// What computes, in words.
 pub fn description(device: &Device) -> String {
     let threads = rayon::current_num_threads();
+    // The engine writes it as a variant of its own: `Cpu(Avx512)`.
+    let name = format!("{device:?}").replace("Cpu", "CPU").replace('(', " (");
     match device {
-        Device::Cpu(cpu) => format!("{cpu:?}, {threads} threads"),
-        other => format!("{other:?}"),
+        Device::Cpu(_) => format!("{name}, {threads} threads"),
+        _ => name,
     }
 }

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use multivalued_data::{Case, Hypothesis, Prediction};
+use multivalued_data::{Case, Hypothesis, Mask, Prediction};
 
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
 use crate::folder;
 use crate::log::{self, Record};
+use crate::page::number;
 use crate::picture::{Exhibit, png, sheet};
 use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST, VALIDATION};
@@ -44,15 +45,14 @@ impl Inspect {
         let model = RunModel::of_run(&run, &device)?;
         let mut cases = Cases::of_run(&run)?;
         let part = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)).unwrap_or("train");
-        let (_, cases) = cases.take(part)?;
+        let (part, cases) = cases.take(part)?;
         let cases = &cases[..cases.len().min(LOOKED_AT)];
         let predictions = model.predict_cases(cases)?;
         let codes = codes(&predictions);
-        say(&format!("\n{}", table(&codes, cases)))?;
-        let by_code: Vec<Prediction> = predictions.iter().map(|one| in_order(one, &codes)).collect();
+        say(&format!("\n{}", table(&codes, cases, &part)))?;
+        let by_code: Vec<Prediction> = predictions.iter().map(|one| by_codes(one, &codes)).collect();
         let shown = cases.iter().zip(&by_code).take(SHOWN);
-        let exhibits: Vec<_> =
-            shown.map(|(case, prediction)| Exhibit { case, prediction, ged: None }).collect();
+        let exhibits: Vec<_> = shown.map(|(case, prediction)| Exhibit::of_all(case, prediction)).collect();
         folder::make(&run.sheets())?;
         let path = run.sheets().join("codes.png");
         folder::write(&path, &png(&sheet(&exhibits)))?;
@@ -80,8 +80,8 @@ fn curves(records: &[Record]) -> String {
             .collect();
         if let (Some(first), Some(last)) = (values.first(), values.last()) {
             // Adding zero to what is rounded to it takes away its sign.
-            let [first, last] = [first, last].map(|value| (value * 1e4).round() / 1e4 + 0.0);
-            rows.push((name.to_owned(), format!("{}  {first:.4} to {last:.4}", blocks(&values))));
+            let [first, last] = [first, last].map(|value| number((value * 1e4).round() / 1e4 + 0.0));
+            rows.push((name.to_owned(), format!("{}  {first} to {last}", blocks(&values))));
         }
     }
     if let Some(Record::End { step, seconds, reason }) = records.last() {
@@ -98,7 +98,8 @@ fn blocks(values: &[f64]) -> String {
         values.chunks(per_block).map(|chunk| chunk.iter().sum::<f64>() / chunk.len() as f64).collect();
     let low = means.iter().copied().fold(f64::INFINITY, f64::min);
     let high = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let block = |value: &f64| match high > low {
+    // What differs by rounding alone is level.
+    let block = |value: &f64| match high - low > 1e-6 {
         true => BLOCKS[((value - low) / (high - low) * 7.0).round() as usize],
         false => BLOCKS[0],
     };
@@ -135,7 +136,7 @@ fn codes(predictions: &[Prediction]) -> Vec<Code> {
     codes
 }
 
-fn table(codes: &[Code], cases: &[Case]) -> String {
+fn table(codes: &[Code], cases: &[Case], part: &str) -> String {
     let all = cases.len().max(1) as f64;
     let mut lines = vec![format!(
         "{:>4}  {:>10}  {:>16}  {:>9}  {:>9}",
@@ -152,14 +153,24 @@ fn table(codes: &[Code], cases: &[Case]) -> String {
             100.0 * one.empty as f64 / own
         ));
     }
-    lines.push(format!("over {} images; hypotheses of 1 % and more", cases.len()));
+    lines.push(format!(
+        "Over {} images of {part}: in how many a code is a hypothesis of 1 % and more; its\nprobability over all of \
+         them; the part of the image that its mask covers, and how\noften it is empty, where it is one.",
+        cases.len()
+    ));
     lines.join("\n")
 }
 
-/// The hypotheses in the table's order; a code that says nothing of an image is left out.
-fn in_order(prediction: &Prediction, codes: &[Code]) -> Prediction {
-    let of = |code: &Code| prediction.hypotheses.iter().find(|one| one.code == code.code).cloned();
-    Prediction { hypotheses: codes.iter().filter_map(of).collect() }
+/// One hypothesis per code of the table; what a code does not say of an image is an empty mask of
+/// probability zero, so that every column of the sheet is one code.
+fn by_codes(prediction: &Prediction, codes: &[Code]) -> Prediction {
+    let mask = &prediction.hypotheses[0].mask;
+    let silent = Mask::empty(mask.width(), mask.height(), mask.classes());
+    let of = |code: &Code| {
+        let said = prediction.hypotheses.iter().find(|one| one.code == code.code).cloned();
+        said.unwrap_or_else(|| Hypothesis { mask: silent.clone(), probability: 0.0, code: code.code })
+    };
+    Prediction { hypotheses: codes.iter().map(of).collect() }
 }
 
 #[cfg(test)]
@@ -167,9 +178,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_code_has_its_column() {
+        let said =
+            |code, probability| Hypothesis { mask: Mask::from_fn(2, 2, |x, _| x == 0), probability, code };
+        let (one, two) = (
+            Prediction { hypotheses: vec![said(3, 0.9), said(1, 0.1)] },
+            Prediction { hypotheses: vec![said(1, 1.0)] },
+        );
+        let codes = codes(&[one, two.clone()]);
+        assert_eq!(codes.iter().map(|code| code.code).collect::<Vec<_>>(), [1, 3]);
+        let columns = by_codes(&two, &codes).hypotheses;
+        assert_eq!(
+            columns.iter().map(|one| (one.code, one.probability)).collect::<Vec<_>>(),
+            [(1, 1.0), (3, 0.0)]
+        );
+        assert!(columns[1].mask.is_empty());
+    }
+
+    #[test]
     fn curves_become_blocks() {
         assert_eq!(blocks(&[0.0, 1.0, 0.5]), "▁█▅");
-        assert_eq!(blocks(&[2.0, 2.0]), "▁▁");
+        assert_eq!(blocks(&[2.0, 2.0 + 1e-9]), "▁▁");
         assert_eq!(blocks(&(0..400).map(f64::from).collect::<Vec<_>>()).chars().count(), 40);
     }
 }

@@ -11,7 +11,8 @@ use multivalued_data::report::Report;
 use crate::log::Record;
 use crate::picture::Exhibit;
 use chart::Chart;
-use html::{escaped, fact_table, number};
+pub use html::number;
+use html::{escaped, fact_table};
 
 /// What a page shows.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Page<'a> {
     pub recipe: &'a str,
     /// Where the result comes from: data, commit, device, seeds.
     pub facts: &'a [(String, String)],
+    /// What was left out of the data for a bad file.
+    pub skipped: &'a [String],
     /// All images that may be shown, in the report's order.
     pub exhibits: &'a [Exhibit<'a>],
 }
@@ -78,12 +81,25 @@ impl Page<'_> {
             format!("<div class=\"tile\"><b>{}</b><span>{}</span></div>", escaped(value), escaped(name))
         });
         format!(
-            "<h1>{}</h1>\n<p>{} images of {} groups, split <em>{}</em>.</p>\n<div class=\"tiles\">{}</div>",
+            "<h1>{}</h1>\n<p>{} images of {} groups, split <em>{}</em>.</p>\n<div class=\"tiles\">{}</div>\n{}",
             escaped(self.title),
             summary.cases,
             summary.groups,
             escaped(&self.report.split),
-            tiles.collect::<String>()
+            tiles.collect::<String>(),
+            self.left_out()
+        )
+    }
+
+    fn left_out(&self) -> String {
+        if self.skipped.is_empty() {
+            return String::new();
+        }
+        let faults: String =
+            self.skipped.iter().map(|fault| format!("<li>{}</li>", escaped(fault))).collect();
+        format!(
+            "<div class=\"warning\">{} of the data set could not be used and were left out:<ul>{faults}</ul></div>",
+            self.skipped.len()
         )
     }
 
@@ -118,7 +134,7 @@ impl Page<'_> {
             Chart::new(
                 title,
                 "said probability",
-                &format!("observed frequency · expected error {}", number(error)),
+                &format!("observed frequency · calibration error {}", number(error)),
             )
             .unit_square()
             .dots("bins", points(bins))
