@@ -50,10 +50,9 @@ impl DeviceChoice {
 /// What computes, in words.
 pub fn description(device: &Device) -> String {
     let threads = rayon::current_num_threads();
-    // The engine writes it as a variant of its own: `Cpu(Avx512)`.
-    let name = format!("{device:?}").replace("Cpu", "CPU").replace('(', " (");
     match device {
-        Device::Cpu(_) => format!("{name}, {threads} threads"),
-        _ => name,
+        // The engine's own word for it: `Cpu(Avx512)`.
+        Device::Cpu(cpu) => format!("{}, {threads} threads", format!("{cpu:?}").replace("Cpu(", "CPU (")),
+        other => format!("{other:?}"),
     }
 }

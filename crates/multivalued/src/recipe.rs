@@ -581,7 +581,9 @@ impl Recipe {
             budgets == 1,
             "train.steps",
             format!(
-                "exactly one of train.steps, train.epochs and train.minutes is above 0, not {budgets} of them"
+                "exactly one of train.steps ({}), train.epochs ({}) and train.minutes ({}) is above 0; set the \
+                 others to 0",
+                t.steps, t.epochs, t.minutes
             ),
         )?;
         rule(

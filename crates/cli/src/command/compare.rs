@@ -72,7 +72,8 @@ impl Compare {
         if rows.len() > 1 {
             say(&format!("\n{}", aligned(&rows)))?;
         }
-        say("\n* the best of the row; ± half of the 95 % interval over images")
+        let marked = if comparable { "* the best of the row; " } else { "" };
+        say(&format!("\n{marked}± half of the 95 % interval over images"))
     }
 }
 

@@ -10,11 +10,11 @@ use crate::exit::Outcome;
 use crate::folder;
 use crate::log::{self, Record};
 use crate::page::number;
-use crate::picture::{Exhibit, png, sheet};
+use crate::picture::{Exhibit, png, sheet, spread};
 use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST, VALIDATION};
 use crate::run::model::RunModel;
-use crate::terminal::{say, two_columns};
+use crate::terminal::{say, two_columns, wrapped};
 
 /// Images that are looked at for what a code means.
 const LOOKED_AT: usize = 200;
@@ -46,12 +46,14 @@ impl Inspect {
         let mut cases = Cases::of_run(&run)?;
         let part = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)).unwrap_or("train");
         let (part, cases) = cases.take(part)?;
-        let cases = &cases[..cases.len().min(LOOKED_AT)];
-        let predictions = model.predict_cases(cases)?;
+        let cases =
+            spread(&cases.iter().collect::<Vec<_>>(), LOOKED_AT).into_iter().cloned().collect::<Vec<_>>();
+        let predictions = model.predict_cases(&cases)?;
         let codes = codes(&predictions);
-        say(&format!("\n{}", table(&codes, cases, &part)))?;
+        say(&format!("\n{}", table(&codes, &cases, &part)))?;
         let by_code: Vec<Prediction> = predictions.iter().map(|one| by_codes(one, &codes)).collect();
-        let shown = cases.iter().zip(&by_code).take(SHOWN);
+        let pairs: Vec<_> = cases.iter().zip(&by_code).collect();
+        let shown = spread(&pairs, SHOWN).into_iter();
         let exhibits: Vec<_> = shown.map(|(case, prediction)| Exhibit::of_all(case, prediction)).collect();
         folder::make(&run.sheets())?;
         let path = run.sheets().join("codes.png");
@@ -153,11 +155,11 @@ fn table(codes: &[Code], cases: &[Case], part: &str) -> String {
             100.0 * one.empty as f64 / own
         ));
     }
-    lines.push(format!(
-        "Over {} images of {part}: in how many a code is a hypothesis of 1 % and more; its\nprobability over all of \
-         them; the part of the image that its mask covers, and how\noften it is empty, where it is one.",
+    lines.push(wrapped(&format!(
+        "Over {} images of {part}: in how many a code is a hypothesis of 1 % and more; its probability over \
+         all of them; the part of the image that its mask covers, and how often it is empty, where it is one.",
         cases.len()
-    ));
+    )));
     lines.join("\n")
 }
 

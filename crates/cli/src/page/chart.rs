@@ -196,9 +196,10 @@ impl Chart {
             let class = format!("s{}", at % 6 + 1);
             match mark {
                 Mark::Line(points) => {
+                    let drawn = points.iter().copied().filter(|(_, py)| *py > 0.0 || !y.logarithmic);
+                    let points: Vec<_> = drawn.collect();
                     let path: Vec<_> = points
                         .iter()
-                        .filter(|(_, py)| *py > 0.0 || !y.logarithmic)
                         .map(|&point| {
                             let (px, py) = place(point);
                             format!("{px:.1},{py:.1}")
@@ -207,7 +208,7 @@ impl Chart {
                     let _ = write!(svg, "<polyline class=\"line {class}\" points=\"{}\"/>", path.join(" "));
                     // Of few points it shall be seen where they are.
                     if points.len() <= FEW {
-                        let _ = write!(svg, "{}", circles(points, &class, place));
+                        let _ = write!(svg, "{}", circles(&points, &class, place));
                     }
                 }
                 Mark::Dots(points) => svg.push_str(&circles(points, &class, place)),
@@ -353,6 +354,13 @@ mod tests {
                 .render();
             assert!(svg.contains("t &lt;1&gt;") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
+    }
+
+    #[test]
+    fn what_a_logarithmic_scale_cannot_show_is_left_out() {
+        let points = vec![(1.0, 0.0), (2.0, 0.5), (3.0, 2.0)];
+        let svg = Chart::new("t", "x", "y").logarithmic().line("a", points).render();
+        assert_eq!(svg.matches("<circle").count(), 2, "{svg}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use multivalued_data::metric::calibration::ReliabilityBin;
 use multivalued_data::report::Report;
 
 use crate::log::Record;
-use crate::picture::Exhibit;
+use crate::picture::{Exhibit, spread};
 use chart::Chart;
 pub use html::number;
 use html::{escaped, fact_table};
@@ -107,7 +107,7 @@ impl Page<'_> {
         if self.exhibits.is_empty() {
             return String::new();
         }
-        let shown = self.exhibits.iter().take(8).map(exhibits::row).collect::<String>();
+        let shown = spread(self.exhibits, 8).iter().map(exhibits::row).collect::<String>();
         format!(
             "<h2>What it says</h2>\n<p>The input, what readers drew with their share of the weight, and what \
              the model says with its probabilities. Hypotheses under one percent are not shown.</p>\n{shown}"

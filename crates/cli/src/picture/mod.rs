@@ -6,7 +6,7 @@ mod sheet;
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};
 use multivalued_data::{Image, Mask};
 
-pub use sheet::{Exhibit, sheet};
+pub use sheet::{Exhibit, sheet, spread};
 
 /// Colours of what readers drew, one per class.
 pub const ANNOTATION: [[u8; 3]; 4] = [[64, 156, 255], [32, 190, 160], [150, 130, 255], [90, 200, 90]];

@@ -58,6 +58,12 @@ impl<'a> Exhibit<'a> {
     }
 }
 
+/// So many of all, from one end to the other: neighbours are often slices of one patient.
+pub fn spread<T: Copy>(all: &[T], count: usize) -> Vec<T> {
+    let count = count.min(all.len());
+    (0..count).map(|at| all[at * all.len() / count]).collect()
+}
+
 /// A tile that can be seen and does not fill the sheet alone.
 fn sized(tile: &RgbImage) -> RgbImage {
     enlarged(&reduced(tile, MOST_EDGE), EDGE)
@@ -106,6 +112,13 @@ pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
 mod tests {
     use super::*;
     use multivalued_data::synthetic::{Task, TaskName, oracle_prediction};
+
+    #[test]
+    fn few_are_spread_over_all() {
+        assert_eq!(spread(&(0..12).collect::<Vec<_>>(), 4), [0, 3, 6, 9]);
+        assert_eq!(spread(&[1, 2], 4), [1, 2]);
+        assert!(spread::<u8>(&[], 4).is_empty());
+    }
 
     #[test]
     fn a_sheet_has_a_row_per_image_and_a_column_per_mask() {

@@ -14,7 +14,7 @@ use crate::exit::Outcome;
 use crate::folder;
 use crate::log::{self, Record};
 use crate::page::Page;
-use crate::picture::{Exhibit, png, sheet};
+use crate::picture::{Exhibit, png, sheet, spread};
 use crate::terminal::wrapped;
 
 /// Images on a contact sheet.
@@ -88,8 +88,8 @@ impl Evaluation {
         ranked.sort_by(|a, b| a.ged.unwrap_or(0.0).total_cmp(&b.ged.unwrap_or(0.0)));
         let count = exhibits.len().min(ON_A_SHEET);
         let worst: Vec<_> = ranked.iter().rev().take(count).copied().collect();
-        for (name, shown) in [("examples", &exhibits[..count]), ("best", &ranked[..count]), ("worst", &worst)]
-        {
+        let examples = spread(&exhibits, count);
+        for (name, shown) in [("examples", &examples[..]), ("best", &ranked[..count]), ("worst", &worst)] {
             folder::write(&path.join(format!("{name}.png")), &png(&sheet(shown)))?;
         }
         Ok(())
