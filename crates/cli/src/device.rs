@@ -51,7 +51,8 @@ impl DeviceChoice {
 pub fn description(device: &Device) -> String {
     let threads = rayon::current_num_threads();
     match device {
-        Device::Cpu(cpu) => format!("{cpu:?}, {threads} threads"),
+        // The engine's own word for it: `Cpu(Avx512)`.
+        Device::Cpu(cpu) => format!("{}, {threads} threads", format!("{cpu:?}").replace("Cpu(", "CPU (")),
         other => format!("{other:?}"),
     }
 }

@@ -35,13 +35,25 @@ impl Failure {
         let place = path.display();
         match source.kind() {
             io::ErrorKind::NotFound => Self::user(place, "there is no such file or folder; check the path"),
-            io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => Self::user(place, source),
+            io::ErrorKind::NotADirectory => {
+                Self::user(place, "a part of this path is a file, not a folder; choose another path")
+            }
+            io::ErrorKind::AlreadyExists => {
+                Self::user(place, "a file is in the way of a folder; choose another path")
+            }
+            io::ErrorKind::IsADirectory => Self::user(place, "is a folder, where a file is wanted"),
+            io::ErrorKind::InvalidFilename => {
+                Self::user(place, format!("{source}; choose a shorter or another name"))
+            }
             io::ErrorKind::InvalidData => Self::user(place, format!("{source}; is it the right file?")),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::Io(format!("{place}: {source}; free some space or choose another folder"))
             }
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Self::Io(format!("{place}: {source}; choose a folder you may write to"))
+            io::ErrorKind::PermissionDenied => {
+                Self::Io(format!("{place}: {source}; check its permissions or choose another place"))
+            }
+            io::ErrorKind::ReadOnlyFilesystem => {
+                Self::Io(format!("{place}: {source}; choose a folder that can be written to"))
             }
             _ => Self::Io(format!("{place}: {source}")),
         }
@@ -90,6 +102,8 @@ mod tests {
         for (kind, system) in [
             (io::ErrorKind::NotFound, false),
             (io::ErrorKind::IsADirectory, false),
+            (io::ErrorKind::AlreadyExists, false),
+            (io::ErrorKind::InvalidFilename, false),
             (io::ErrorKind::InvalidData, false),
             (io::ErrorKind::StorageFull, true),
             (io::ErrorKind::PermissionDenied, true),

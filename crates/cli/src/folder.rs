@@ -1,18 +1,37 @@
 //! Folders and files of results: made in one go, refused where they would overwrite something.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::exit::{Failure, Outcome};
 
 /// Makes a new folder, or takes an empty one; one with content is refused.
 pub fn make_empty(path: &Path) -> Outcome {
-    fs::create_dir_all(path).map_err(|error| Failure::io(path, &error))?;
-    let mut entries = fs::read_dir(path).map_err(|error| Failure::io(path, &error))?;
+    must_be_free(path)?;
+    make(path)
+}
+
+/// Refuses a folder with content, or a file.
+pub fn must_be_free(path: &Path) -> Outcome {
+    let mut entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::io(path, &error)),
+    };
     match entries.next() {
         None => Ok(()),
         Some(_) => Err(Failure::user(path.display(), "is not empty; choose a new folder with --out")),
+    }
+}
+
+/// Refuses a file's path whose folder is not there, before the work whose result it shall hold.
+pub fn can_hold(path: &Path) -> Outcome {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (path.is_dir(), folder.is_dir()) {
+        (true, _) => Err(Failure::user(path.display(), "is a folder, where a file is wanted")),
+        (_, false) => Err(Failure::user(folder.display(), "there is no such folder; make it first")),
+        _ => Ok(()),
     }
 }
 

@@ -20,9 +20,47 @@ pub fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Lines that are broken between words where they are longer than a usual terminal is wide.
+pub fn wrapped(text: &str) -> String {
+    const WIDTH: usize = 80;
+    let mut out: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if line.chars().count() <= WIDTH {
+            out.push(line.to_owned());
+            continue;
+        }
+        let mut broken = String::new();
+        for word in line.split_whitespace() {
+            if !broken.is_empty() && broken.chars().count() + 1 + word.chars().count() > WIDTH {
+                out.push(std::mem::take(&mut broken));
+            }
+            if !broken.is_empty() {
+                broken.push(' ');
+            }
+            broken.push_str(word);
+        }
+        out.push(broken);
+    }
+    out.join("\n")
+}
+
 /// Lines of two columns, the first one padded.
 pub fn two_columns(rows: &[(String, String)]) -> String {
     let width = rows.iter().map(|(left, _)| left.chars().count()).max().unwrap_or(0);
     let lines = rows.iter().map(|(left, right)| format!("{left:<width$}  {right}").trim_end().to_owned());
     lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words_and_short_ones_left_alone() {
+        let table = "score    mean\n  a      0.5";
+        assert_eq!(wrapped(table), table);
+        let broken = wrapped(&"word ".repeat(40));
+        assert!(broken.lines().all(|line| line.len() <= 80 && !line.starts_with(' ')), "{broken}");
+        assert_eq!(broken.split_whitespace().count(), 40);
+    }
 }

@@ -24,7 +24,7 @@ fn main() {
     let (all, one) = (predictor(0.0), predictor(0.999));
     let time = |predictor: &Predictor| {
         let start = Instant::now();
-        let prediction = predictor.predict(&[&image]);
+        let prediction = predictor.predict(&[&image]).expect("one channel, as the model takes");
         (start.elapsed().as_secs_f64(), prediction[0].len())
     };
     time(&all);

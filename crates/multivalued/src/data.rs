@@ -16,8 +16,11 @@ pub struct Splits {
     pub validation: Vec<Case>,
     /// To report on.
     pub test: Vec<Case>,
-    /// BLAKE3 over ids and content.
+    /// BLAKE3 over ids and content of all three.
     pub hash: String,
+    /// What was left out because a file of it could not be used, by file and reason; only where the
+    /// recipe allows that.
+    pub skipped: Vec<String>,
 }
 
 impl Splits {
@@ -39,16 +42,25 @@ impl Splits {
             .parse()
             .map_err(|error: multivalued_data::Error| Error::recipe("data.task", error.to_string()))?;
         let task = Task::new(name, recipe.size, recipe.seed)?;
-        let train = task.generate("train", recipe.train_count);
-        let validation = task.generate("validation", recipe.validation_count);
-        let test = task.generate("test", recipe.test_count);
-        let hash = Roster::of(&train).hash().to_string();
-        Ok(Self { train, validation, test, hash })
+        let mut cases = task.generate("train", recipe.train_count);
+        cases.extend(task.generate("validation", recipe.validation_count));
+        cases.extend(task.generate("test", recipe.test_count));
+        let hash = Roster::of(&cases).hash().to_string();
+        let test = cases.split_off(recipe.train_count + recipe.validation_count);
+        let validation = cases.split_off(recipe.train_count);
+        Ok(Self { train: cases, validation, test, hash, skipped: Vec::new() })
     }
 
     fn from_folder(path: &Path, recipe: &DataRecipe) -> Result<Self> {
-        let dataset = Dataset::open(path, &options(recipe)?)?;
-        let cases = dataset.load()?;
+        let options = options(recipe)?;
+        let (dataset, cases, skipped) = match recipe.skip_bad {
+            true => Dataset::load_sound(path, &options)?,
+            false => {
+                let dataset = Dataset::open(path, &options)?;
+                let cases = dataset.load()?;
+                (dataset, cases, Vec::new())
+            }
+        };
         let roster = Roster::of(&cases);
         let split = match dataset.stated_split(&roster)? {
             Some(split) => split,
@@ -83,7 +95,7 @@ impl Splits {
             let held_out: HashSet<&String> = divided.part("validation")?.iter().collect();
             (validation, train) = train.into_iter().partition(|case| held_out.contains(&case.id));
         }
-        Ok(Self { train, validation, test, hash })
+        Ok(Self { train, validation, test, hash, skipped })
     }
 }
 
@@ -97,4 +109,33 @@ fn options(recipe: &DataRecipe) -> Result<Options> {
         mask: stated(&recipe.masks).map(|text| text.parse()).transpose().map_err(wrong("data.masks"))?,
         ..Options::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_of_all_parts() {
+        let recipe = DataRecipe {
+            task: "shapes".into(),
+            size: 16,
+            train_count: 3,
+            validation_count: 2,
+            test_count: 1,
+            ..DataRecipe::default()
+        };
+        let load = |recipe: &DataRecipe| Splits::load(recipe).unwrap();
+        let all = load(&recipe);
+        assert_eq!((all.train.len(), all.validation.len(), all.test.len()), (3, 2, 1));
+        assert!(all.validation[0].id.contains("validation") && all.test[0].id.contains("test"));
+        assert_eq!(load(&recipe).hash, all.hash);
+        for other in [
+            DataRecipe { train_count: 4, ..recipe.clone() },
+            DataRecipe { validation_count: 3, ..recipe.clone() },
+            DataRecipe { test_count: 2, ..recipe.clone() },
+        ] {
+            assert_ne!(load(&other).hash, all.hash);
+        }
+    }
 }

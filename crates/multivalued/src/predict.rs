@@ -6,6 +6,7 @@
 //! merge equal outputs, renormalise, sort
 //! ```
 
+use crate::Result;
 use crate::batch::interleaved;
 use crate::model::Model;
 use crate::network::Network;
@@ -39,18 +40,24 @@ impl Predictor {
         &self.recipe
     }
 
-    /// What is kept of a prediction.
-    pub fn options_mut(&mut self) -> &mut PredictRecipe {
-        &mut self.recipe.predict
-    }
-
-    /// The weighted set of each image, most probable first.
-    pub fn predict(&self, images: &[&Image]) -> Vec<Prediction> {
-        predict_images(&self.network, &self.recipe, images)
+    /// The weighted set of each image, most probable first. An error where an image has another number
+    /// of channels than the networks take.
+    pub fn predict(&self, images: &[&Image]) -> Result<Vec<Prediction>> {
+        let takes = self.recipe.model.input_channels;
+        if let Some((at, image)) = images.iter().enumerate().find(|(_, image)| image.channels() != takes) {
+            let has = image.channels();
+            return Err(multivalued_data::Error::mismatch(
+                format!("image {} of {}", at + 1, images.len()),
+                format!("it has {has} channels, the model takes {takes}; convert it"),
+            )
+            .into());
+        }
+        Ok(predict_images(&self.network, &self.recipe, images))
     }
 }
 
-/// Predictions for all cases, with the recipe's options.
+/// Predictions for all cases, with the recipe's options. Panics unless the images have the channels that
+/// the networks take, as training cases do.
 pub fn predict_cases(network: &Network, recipe: &Recipe, cases: &[Case]) -> Vec<Prediction> {
     let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
     predict_images(network, recipe, &images)
@@ -176,6 +183,20 @@ mod tests {
         assert_eq!(summary.len(), 2);
         assert!((summary[0].0 - 0.625).abs() < 1e-6 && summary[0].1 == 3);
         assert!((summary[1].0 - 0.375).abs() < 1e-6 && summary[1].1 == 1);
+    }
+
+    #[test]
+    fn an_image_with_other_channels_is_refused_with_both_numbers() {
+        let recipe = Recipe::named("shapes-tiny").unwrap();
+        let network = Network::new(&recipe, &multivalued_engine::Device::cpu()).unwrap();
+        let predictor = Predictor::new(network, &recipe);
+        let (grey, colour) = (Image::new(16, 16, 1, vec![0.5; 256]), Image::new(16, 16, 3, vec![0.5; 768]));
+        assert_eq!(predictor.predict(&[&grey]).unwrap().len(), 1);
+        let message = predictor.predict(&[&grey, &colour]).unwrap_err().to_string();
+        assert!(
+            message.contains("image 2 of 2") && message.contains("3 channels, the model takes 1"),
+            "{message}"
+        );
     }
 
     #[test]

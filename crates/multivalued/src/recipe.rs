@@ -73,6 +73,8 @@ pub struct DataRecipe {
     /// What makes stored values a mask (`binary`, `threshold:VALUE`, `labels:COUNT`); empty for what the
     /// data set says, else binary.
     pub masks: String,
+    /// Whether images with a file that cannot be used are left out (and named) instead of refused.
+    pub skip_bad: bool,
     /// Edge length of a synthetic task's images.
     pub size: usize,
     /// Training cases of a synthetic task.
@@ -98,6 +100,7 @@ impl Default for DataRecipe {
             path: String::new(),
             layout: String::new(),
             masks: String::new(),
+            skip_bad: false,
             size: 160,
             train_count: 2000,
             validation_count: 200,
@@ -609,7 +612,9 @@ impl Recipe {
             budgets == 1,
             "train.steps",
             format!(
-                "exactly one of train.steps, train.epochs and train.minutes is above 0, not {budgets} of them"
+                "exactly one of train.steps ({}), train.epochs ({}) and train.minutes ({}) is above 0; set the \
+                 others to 0",
+                t.steps, t.epochs, t.minutes
             ),
         )?;
         rule(

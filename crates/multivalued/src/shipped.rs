@@ -115,7 +115,7 @@ mod tests {
             let images: Vec<_> = cases.iter().map(|case| &case.image).collect();
             // What was rounded once is not rounded again: a copy of a copy is the copy.
             assert_eq!(read.shipped().unwrap(), (weights, recipe), "{kind}");
-            assert_eq!(read.predict(&images).len(), 3);
+            assert_eq!(read.predict(&images).unwrap().len(), 3);
         }
     }
 

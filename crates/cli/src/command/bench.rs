@@ -41,6 +41,7 @@ impl Bench {
         }
         recipe.validate()?;
         let train = Splits::load(&recipe.data)?.train;
+        let batch = recipe.train.batch.min(train.len());
         let shown: Vec<_> = train.iter().take(64).cloned().collect();
         let mut trainer = Trainer::new(&recipe, train, Vec::new(), &device)?;
         // The first steps fill caches and buffers.
@@ -66,14 +67,8 @@ impl Bench {
         let rows = [
             ("device", description(&device)),
             ("peak", format!("{:.0} GFLOP/s of f32 multiply-adds", device.peak_gflops())),
-            (
-                "recipe",
-                format!("{}, {} images of {size} x {size} in a step", self.recipe, recipe.train.batch),
-            ),
-            (
-                "training step",
-                format!("{:.1} ms ({:.1} images/s)", 1e3 * step, recipe.train.batch as f64 / step),
-            ),
+            ("recipe", format!("{}, {batch} images of {size} x {size} in a step", self.recipe)),
+            ("training step", format!("{:.1} ms ({:.1} images/s)", 1e3 * step, batch as f64 / step)),
             ("prediction", format!("{:.2} ms an image, all hypotheses", 1e3 * predict)),
         ];
         say(&two_columns(&rows.map(|(name, value)| (name.to_owned(), value))))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use multivalued::Coverage;
 
-use super::options::Reading;
+use super::options::{Loading, level};
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
 use crate::run::cases::{Cases, TEST, VALIDATION};
@@ -17,20 +17,20 @@ use crate::terminal::{say, two_columns};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  multivalued calibrate runs/lidc\n  multivalued calibrate runs/lidc --coverage \
-0.95 --data calibration/manifest.jsonl\n\nThe level holds for new images that are like the calibration images. \
+0.95 --data held-out.jsonl\n\nThe level holds for new images that are like the calibration images. \
 Those should not have been trained on; the validation part, which chose the model, is a little too kind."
 )]
 pub struct Calibrate {
     /// The run's folder
     run: PathBuf,
     /// How often a set shall hold the hypothesis nearest to a reader's mask
-    #[arg(long, value_name = "LEVEL", default_value_t = 0.9)]
+    #[arg(long, value_name = "LEVEL", default_value_t = 0.9, value_parser = level)]
     coverage: f64,
     /// Calibrate on another data set
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    reading: Reading,
+    loading: Loading,
     /// The part to calibrate on
     #[arg(long, value_name = "NAME", default_value = VALIDATION)]
     split: String,
@@ -43,9 +43,10 @@ impl Calibrate {
     pub fn run(&self) -> Outcome {
         let device = self.device.open()?;
         let run = RunFolder::open(&self.run)?;
+        let _lock = run.lock()?;
         let model = RunModel::of_run(&run, &device)?;
         let mut cases = match &self.data {
-            Some(path) => Cases::of_path(path, &self.reading)?,
+            Some(path) => Cases::of_path(path, &self.loading)?,
             None => Cases::of_run(&run)?,
         };
         let (part, calibration) = cases.take(&self.split)?;

@@ -1,6 +1,5 @@
 //! `compare`: several runs side by side, their scores and what their recipes differ in.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -11,6 +10,7 @@ use crate::folder;
 use crate::log;
 use crate::page::figures;
 use crate::run::RunFolder;
+use crate::run::difference::{differences, keys};
 use crate::terminal::{complain, say};
 
 /// Scores that are shown without being asked for, and whether more is better.
@@ -61,6 +61,9 @@ impl Compare {
             recipes.push(keys(&folder::read_text(&run.recipe())?));
             names.push(run.name());
         }
+        if (1..names.len()).any(|at| names[..at].contains(&names[at])) {
+            names = self.runs.iter().map(|path| path.display().to_string()).collect();
+        }
         let comparable = reports.iter().all(|report| report.data_hash == reports[0].data_hash);
         if !comparable {
             complain(
@@ -79,7 +82,8 @@ impl Compare {
         if rows.len() > 1 {
             say(&format!("\n{}", aligned(&rows)))?;
         }
-        say("\n* the best of the row; [low .. high] 95 % over images")?;
+        let marked = if comparable { "* the best of the row; " } else { "" };
+        say(&format!("\n{marked}± half of the 95 % interval over images"))?;
         self.figures.as_deref().map_or(Ok(()), |out| self.draw(out))
     }
 
@@ -117,38 +121,11 @@ fn score_row(key: &str, reports: &[Report], comparable: bool) -> Vec<String> {
         None => "-".to_owned(),
         Some(value) => {
             let mark = if best == Some(*value) && comparable && reports.len() > 1 { "*" } else { "" };
-            let interval = report.intervals.get(key).map(|[low, high]| format!(" [{low:.4} .. {high:.4}]"));
-            format!("{mark}{value:.4}{}", interval.unwrap_or_default())
+            let half = report.intervals.get(key).map(|[low, high]| format!(" ±{:.4}", 0.5 * (high - low)));
+            format!("{mark}{value:.4}{}", half.unwrap_or_default())
         }
     };
     std::iter::once(key.to_owned()).chain(reports.iter().zip(&values).map(cell)).collect()
-}
-
-/// A resolved recipe's lines as `table.key` and value.
-fn keys(toml: &str) -> BTreeMap<String, String> {
-    let mut table = String::new();
-    let mut keys = BTreeMap::new();
-    for line in toml.lines() {
-        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            table = format!("{name}.");
-        } else if let Some((key, value)) = line.split_once(" = ") {
-            keys.insert(format!("{table}{key}"), value.to_owned());
-        }
-    }
-    keys
-}
-
-/// The keys whose values are not the same in all recipes.
-fn differences(recipes: &[BTreeMap<String, String>]) -> Vec<Vec<String>> {
-    let all: std::collections::BTreeSet<&String> = recipes.iter().flat_map(BTreeMap::keys).collect();
-    all.into_iter()
-        .filter(|key| recipes.iter().any(|recipe| recipe.get(*key) != recipes[0].get(*key)))
-        .map(|key| {
-            let value =
-                |recipe: &BTreeMap<String, String>| recipe.get(key).cloned().unwrap_or_else(|| "-".into());
-            std::iter::once(key.clone()).chain(recipes.iter().map(value)).collect()
-        })
-        .collect()
 }
 
 /// Columns padded to their widest cell.
@@ -167,13 +144,6 @@ fn aligned(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn recipes_are_held_against_each_other_key_by_key() {
-        let a = keys("[train]\nsteps = 10\nseed = 1\n\n[data.normalise]\nlow = 0\n");
-        let b = keys("[train]\nsteps = 10\nseed = 2\n");
-        assert_eq!(differences(&[a, b]), [["data.normalise.low", "0", "-"], ["train.seed", "1", "2"]]);
-    }
 
     #[test]
     fn columns_stand_under_each_other() {

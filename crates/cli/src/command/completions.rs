@@ -10,7 +10,7 @@ use crate::terminal::say;
 /// Print completions for a shell
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  multivalued completions bash > ~/.local/share/bash-completion/completions/multivalued"
+    after_help = "Examples:\n  source <(multivalued completions bash)\n  multivalued completions fish > ~/.config/fish/completions/multivalued.fish"
 )]
 pub struct Completions {
     /// Which shell

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use multivalued_data::report::Report;
 
-use super::options::Reading;
+use super::options::Loading;
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
@@ -18,9 +18,9 @@ use crate::terminal::say;
 /// Score a run's model and print the table of all scores
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  multivalued evaluate runs/lidc\n  multivalued evaluate runs/lidc --data \
-other/manifest.jsonl --json other.json --html other.html\n  multivalued evaluate models/lidc --data data/lidc\n  multivalued evaluate runs/demo --require \
-'ged_exact<=0.08' --require 'mode_recall>=0.9'\n\nThe run's own report.json, report.html and sheets are \
+    after_help = "Examples:\n  multivalued evaluate runs/lidc\n  multivalued evaluate runs/lidc --data other \
+--html other.html\n  multivalued evaluate models/lidc --data data/lidc\n  multivalued evaluate runs/demo \
+--require 'ged_exact<=0.08'\n\nThe run's own report.json, report.html and sheets are \
 written anew where its own test part is scored. Exit code 1 where a --require does not hold."
 )]
 pub struct Evaluate {
@@ -30,7 +30,7 @@ pub struct Evaluate {
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    reading: Reading,
+    loading: Loading,
     /// The part to score
     #[arg(long, value_name = "NAME", default_value = TEST)]
     split: String,
@@ -91,12 +91,18 @@ impl Evaluate {
     pub fn run(&self) -> Outcome {
         let device = self.device.open()?;
         let run = RunFolder::open(&self.run)?;
+        for path in self.json.iter().chain(&self.html) {
+            folder::can_hold(path)?;
+        }
+        // What is written into the run must not meet a training that writes there too.
+        let publishes = self.data.is_none() && self.split == TEST && !run.is_shipped();
+        let _lock = publishes.then(|| run.lock()).transpose()?;
         let cases = match &self.data {
-            Some(path) => Cases::of_path(path, &self.reading)?,
+            Some(path) => Cases::of_path(path, &self.loading)?,
             None => Cases::of_run(&run)?,
         };
         let evaluation = Evaluation::of(&run, cases, &self.split, &device)?;
-        if self.data.is_none() && self.split == TEST && !run.is_shipped() {
+        if publishes {
             evaluation.publish(&run)?;
         }
         if let Some(path) = &self.json {
@@ -105,7 +111,7 @@ impl Evaluate {
         if let Some(path) = &self.html {
             folder::write(path, evaluation.page(&run)?.as_bytes())?;
         }
-        say(evaluation.report.table().trim_end())?;
+        say(&evaluation.table())?;
         let broken = self.require.iter().map(|bound| bound.broken(&evaluation.report));
         let broken: Vec<String> = broken.collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect();
         match broken.is_empty() {

@@ -14,7 +14,7 @@ use crate::terminal::say;
 /// Write a synthetic task with known truth to a folder that the other commands read
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  multivalued generate shapes --out shapes\n  multivalued generate \
-raters --count train=500,val=50,test=100 --size 128 --seed 7 --out raters")]
+raters --count train=500,test=100 --seed 7 --out raters")]
 pub struct Generate {
     /// Which task (docs/tasks.md)
     #[arg(value_parser = PossibleValuesParser::new(TaskName::ALL.map(TaskName::as_str)))]

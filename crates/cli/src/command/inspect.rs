@@ -4,18 +4,19 @@ use std::path::PathBuf;
 
 use clap::Args;
 use multivalued::recipe::MethodKind;
-use multivalued_data::{Case, Hypothesis, Prediction};
+use multivalued_data::{Case, Hypothesis, Mask, Prediction};
 
-use super::options::Reading;
+use super::options::Loading;
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
 use crate::folder;
 use crate::log::{self, Record};
-use crate::picture::{Exhibit, png, sheet};
+use crate::page::number;
+use crate::picture::{Exhibit, png, sheet, spread};
 use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST, VALIDATION};
 use crate::run::model::RunModel;
-use crate::terminal::{say, two_columns};
+use crate::terminal::{say, two_columns, wrapped};
 
 /// Images that are looked at for what a code means.
 const LOOKED_AT: usize = 200;
@@ -36,7 +37,7 @@ pub struct Inspect {
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    reading: Reading,
+    loading: Loading,
     /// What computes: auto, cpu or cuda:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -55,19 +56,20 @@ impl Inspect {
             return Ok(());
         }
         let mut cases = match &self.data {
-            Some(path) => Cases::of_path(path, &self.reading)?,
+            Some(path) => Cases::of_path(path, &self.loading)?,
             None => Cases::of_run(&run)?,
         };
         let part = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)).unwrap_or("train");
-        let (_, cases) = cases.take(part)?;
-        let cases = &cases[..cases.len().min(LOOKED_AT)];
-        let predictions = model.predict_cases(cases)?;
+        let (part, cases) = cases.take(part)?;
+        let cases =
+            spread(&cases.iter().collect::<Vec<_>>(), LOOKED_AT).into_iter().cloned().collect::<Vec<_>>();
+        let predictions = model.predict_cases(&cases)?;
         let codes = codes(&predictions);
-        say(&format!("\n{}", table(&codes, cases)))?;
-        let by_code: Vec<Prediction> = predictions.iter().map(|one| in_order(one, &codes)).collect();
-        let shown = cases.iter().zip(&by_code).take(SHOWN);
-        let exhibits: Vec<_> =
-            shown.map(|(case, prediction)| Exhibit { case, prediction, ged: None }).collect();
+        say(&format!("\n{}", table(&codes, &cases, &part)))?;
+        let by_code: Vec<Prediction> = predictions.iter().map(|one| by_codes(one, &codes)).collect();
+        let pairs: Vec<_> = cases.iter().zip(&by_code).collect();
+        let shown = spread(&pairs, SHOWN).into_iter();
+        let exhibits: Vec<_> = shown.map(|(case, prediction)| Exhibit::of_all(case, prediction)).collect();
         folder::make(&run.sheets())?;
         let path = run.sheets().join("codes.png");
         folder::write(&path, &png(&sheet(&exhibits)))?;
@@ -117,8 +119,8 @@ fn curves(records: &[Record]) -> String {
             .collect();
         if let (Some(first), Some(last)) = (values.first(), values.last()) {
             // Adding zero to what is rounded to it takes away its sign.
-            let [first, last] = [first, last].map(|value| (value * 1e4).round() / 1e4 + 0.0);
-            rows.push((name.to_owned(), format!("{}  {first:.4} to {last:.4}", blocks(&values))));
+            let [first, last] = [first, last].map(|value| number((value * 1e4).round() / 1e4 + 0.0));
+            rows.push((name.to_owned(), format!("{}  {first} to {last}", blocks(&values))));
         }
     }
     if let Some(Record::End { step, seconds, reason }) = records.last() {
@@ -135,7 +137,8 @@ fn blocks(values: &[f64]) -> String {
         values.chunks(per_block).map(|chunk| chunk.iter().sum::<f64>() / chunk.len() as f64).collect();
     let low = means.iter().copied().fold(f64::INFINITY, f64::min);
     let high = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let block = |value: &f64| match high > low {
+    // What differs by rounding alone is level.
+    let block = |value: &f64| match high - low > 1e-6 {
         true => BLOCKS[((value - low) / (high - low) * 7.0).round() as usize],
         false => BLOCKS[0],
     };
@@ -172,7 +175,7 @@ fn codes(predictions: &[Prediction]) -> Vec<Code> {
     codes
 }
 
-fn table(codes: &[Code], cases: &[Case]) -> String {
+fn table(codes: &[Code], cases: &[Case], part: &str) -> String {
     let all = cases.len().max(1) as f64;
     let mut lines = vec![format!(
         "{:>4}  {:>10}  {:>16}  {:>9}  {:>9}",
@@ -189,14 +192,24 @@ fn table(codes: &[Code], cases: &[Case]) -> String {
             100.0 * one.empty as f64 / own
         ));
     }
-    lines.push(format!("over {} images; hypotheses of 1 % and more", cases.len()));
+    lines.push(wrapped(&format!(
+        "Over {} images of {part}: in how many a code is a hypothesis of 1 % and more; its probability over \
+         all of them; the part of the image that its mask covers, and how often it is empty, where it is one.",
+        cases.len()
+    )));
     lines.join("\n")
 }
 
-/// The hypotheses in the table's order; a code that says nothing of an image is left out.
-fn in_order(prediction: &Prediction, codes: &[Code]) -> Prediction {
-    let of = |code: &Code| prediction.hypotheses.iter().find(|one| one.code == code.code).cloned();
-    Prediction { hypotheses: codes.iter().filter_map(of).collect(), draws: prediction.draws }
+/// One hypothesis per code of the table; what a code does not say of an image is an empty mask of
+/// probability zero, so that every column of the sheet is one code.
+fn by_codes(prediction: &Prediction, codes: &[Code]) -> Prediction {
+    let mask = &prediction.hypotheses[0].mask;
+    let silent = Mask::empty(mask.width(), mask.height(), mask.classes());
+    let of = |code: &Code| {
+        let said = prediction.hypotheses.iter().find(|one| one.code == code.code).cloned();
+        said.unwrap_or_else(|| Hypothesis { mask: silent.clone(), probability: 0.0, code: code.code })
+    };
+    Prediction { hypotheses: codes.iter().map(of).collect(), draws: prediction.draws }
 }
 
 #[cfg(test)]
@@ -204,9 +217,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_code_has_its_column() {
+        let said =
+            |code, probability| Hypothesis { mask: Mask::from_fn(2, 2, |x, _| x == 0), probability, code };
+        let (one, two) =
+            (Prediction::stated(vec![said(3, 0.9), said(1, 0.1)]), Prediction::stated(vec![said(1, 1.0)]));
+        let codes = codes(&[one, two.clone()]);
+        assert_eq!(codes.iter().map(|code| code.code).collect::<Vec<_>>(), [1, 3]);
+        let columns = by_codes(&two, &codes).hypotheses;
+        assert_eq!(
+            columns.iter().map(|one| (one.code, one.probability)).collect::<Vec<_>>(),
+            [(1, 1.0), (3, 0.0)]
+        );
+        assert!(columns[1].mask.is_empty());
+    }
+
+    #[test]
     fn curves_become_blocks() {
         assert_eq!(blocks(&[0.0, 1.0, 0.5]), "▁█▅");
-        assert_eq!(blocks(&[2.0, 2.0]), "▁▁");
+        assert_eq!(blocks(&[2.0, 2.0 + 1e-9]), "▁▁");
         assert_eq!(blocks(&(0..400).map(f64::from).collect::<Vec<_>>()).chars().count(), 40);
     }
 }

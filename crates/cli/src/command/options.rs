@@ -22,14 +22,35 @@ impl Reading {
     pub fn options(&self) -> Options {
         Options { layout: self.layout, mask: self.masks, ..Options::default() }
     }
+}
 
+/// How a data set is read, and what becomes of its bad files.
+#[derive(Debug, Args)]
+pub struct Loading {
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Leave out images with a file that is truncated, foreign or unsuitable, and name them
+    #[arg(long)]
+    pub skip_bad: bool,
+}
+
+impl Loading {
     /// Puts what the options say into a recipe.
     pub fn write_to(&self, recipe: &mut Recipe) {
-        if let Some(layout) = self.layout {
+        if let Some(layout) = self.reading.layout {
             recipe.data.layout = layout.to_string();
         }
-        if let Some(masks) = self.masks {
+        if let Some(masks) = self.reading.masks {
             recipe.data.masks = masks.to_string();
         }
+        recipe.data.skip_bad |= self.skip_bad;
+    }
+}
+
+/// A share of cases that conformal sets shall cover, as `--coverage` wants it.
+pub fn level(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(level) if level > 0.0 && level < 1.0 => Ok(level),
+        _ => Err("a level lies between 0 and 1, such as 0.9".to_owned()),
     }
 }

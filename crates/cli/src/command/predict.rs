@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use multivalued::Coverage;
-use multivalued_data::dataset::read_slices;
+use multivalued_data::dataset::{is_image_name, read_slices};
 use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::Limits;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
 use serde_json::{Value, json};
 
+use super::options::level;
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
@@ -18,7 +19,7 @@ use crate::picture::{Exhibit, png, sheet};
 use crate::run::RunFolder;
 use crate::run::levels;
 use crate::run::model::RunModel;
-use crate::terminal::say;
+use crate::terminal::{complain, say};
 
 /// Predict images: one mask file per hypothesis in the input's own format and geometry
 #[derive(Debug, Args)]
@@ -43,11 +44,14 @@ pub struct Predict {
     top: Option<u32>,
     /// Keep the smallest set that holds the hypothesis nearest to a reader's mask with this probability;
     /// `calibrate` the run for it first
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
     coverage: Option<f64>,
     /// Also draw masks at random, each hypothesis by its probability
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
     samples: u32,
+    /// Leave out files that cannot be predicted, and name them, instead of stopping at the first
+    #[arg(long)]
+    skip_bad: bool,
     /// Seed of the samples
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -62,11 +66,24 @@ impl Predict {
         let model = RunModel::of_path(&self.run, &device)?;
         let coverage = self.coverage.map(|level| levels::at(&RunFolder::at(&self.run), level)).transpose()?;
         let files = image_files(&self.images)?;
-        folder::make(&self.out)?;
-        for (path, name) in &files {
-            self.predict(&model, coverage.as_ref(), path, &self.out.join(name))?;
+        // Before any work is done for nothing.
+        for (_, name) in &files {
+            folder::must_be_free(&self.out.join(name))?;
         }
-        say(&format!("{} predicted, in {}", counted(files.len(), "image"), self.out.display()))
+        folder::make(&self.out)?;
+        let mut skipped = 0;
+        for (path, name) in &files {
+            match self.predict(&model, coverage.as_ref(), path, &self.out.join(name)) {
+                Err(Failure::User(fault)) if self.skip_bad => {
+                    complain(&format!("skipped: {fault}"));
+                    skipped += 1;
+                }
+                other => other?,
+            }
+        }
+        let left_out = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
+        let done = counted(files.len() - skipped, "image");
+        say(&format!("{done} predicted{left_out}, in {}", self.out.display()))
     }
 
     fn predict(&self, model: &RunModel, coverage: Option<&Coverage>, path: &Path, out: &Path) -> Outcome {
@@ -99,7 +116,7 @@ impl Predict {
             .iter()
             .zip(&kept)
             .step_by(step)
-            .map(|(case, prediction)| Exhibit { case, prediction, ged: None })
+            .map(|(case, prediction)| Exhibit::new(case, prediction))
             .collect();
         folder::write(&out.join("sheet.png"), &png(&sheet(&exhibits)))?;
         let document = json!({
@@ -147,13 +164,15 @@ fn image_files(paths: &[PathBuf]) -> Outcome<Vec<(PathBuf, String)>> {
             let mut inside = Vec::new();
             for entry in entries {
                 let file = entry.map_err(|error| Failure::io(path, &error))?.path();
-                let hidden = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-                if file.is_file() && !hidden {
+                if file.is_file() && is_image_name(&file_name(&file)) {
                     inside.push(file);
                 }
             }
             if inside.is_empty() {
-                return Err(Failure::user(path.display(), "holds no files; give images or a folder of them"));
+                return Err(Failure::user(
+                    path.display(),
+                    "holds no images; give images or a folder of them",
+                ));
             }
             inside.sort();
             files.extend(inside);
@@ -212,7 +231,8 @@ fn slice_json(kept: &Prediction, all: &Prediction, files: &[String]) -> Value {
         // How many draws the probabilities were counted from; null where the model states them.
         "draws": all.draws,
         "hypotheses": kept.hypotheses.iter().zip(files).map(row).collect::<Vec<_>>(),
-        "dropped_probability": all.hypotheses.iter().skip(kept.len()).map(|one| f64::from(one.probability)).sum::<f64>(),
+        // A sum over nothing is -0, which looks odd.
+        "dropped_probability": 0.0 + all.hypotheses.iter().skip(kept.len()).map(|one| f64::from(one.probability)).sum::<f64>(),
     })
 }
 

@@ -5,24 +5,21 @@ use std::time::Duration;
 
 use clap::Args;
 use multivalued::Recipe;
+use multivalued::recipe::BUILT_IN;
 
-use super::options::Reading;
+use super::options::Loading;
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST};
+use crate::run::difference::changes;
 use crate::run::evaluation::Evaluation;
 use crate::run::training::Training;
 use crate::terminal::{complain, say};
 
 /// Train a model, then evaluate it and write its report page
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  multivalued train shapes-tiny\n  multivalued train lidc --data data/lidc \
---out runs/lidc\n  multivalued train my.toml --set train.steps=20000 --set model.code_count=8 --seed 2\n  \
-multivalued train --resume --out runs/lidc\n\ndocs/recipe.md lists every key of a recipe, \
-docs/run-folder.md what a run leaves."
-)]
+#[command(after_help = after_help())]
 pub struct Train {
     /// A recipe that comes with the program, or a .toml file; not needed with --resume
     #[arg(required_unless_present = "resume")]
@@ -31,7 +28,7 @@ pub struct Train {
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    reading: Reading,
+    loading: Loading,
     /// Change a key of the recipe; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -50,6 +47,17 @@ pub struct Train {
     /// Seconds between checkpoints
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     save_every: f64,
+}
+
+fn after_help() -> String {
+    let recipes: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+    format!(
+        "Examples:\n  multivalued train shapes-tiny\n  multivalued train lidc --data data/lidc --out runs/lidc\n  \
+         multivalued train my.toml --set train.steps=20000 --seed 2\n  multivalued train --resume --out \
+         runs/lidc\n\nRecipes that come with the program: {}.\n\ndocs/recipe.md lists every key of a recipe, \
+         docs/run-folder.md what a run leaves.",
+        recipes.join(", ")
+    )
 }
 
 impl Train {
@@ -93,7 +101,7 @@ impl Train {
             recipe.data.path = text.to_owned();
             recipe.data.task.clear();
         }
-        self.reading.write_to(&mut recipe);
+        self.loading.write_to(&mut recipe);
         for set in &self.sets {
             recipe.set(set)?;
         }
@@ -122,7 +130,7 @@ pub fn trained(
     }
     let evaluation = Evaluation::of(run, cases, TEST, device)?;
     evaluation.publish(run)?;
-    say(evaluation.report.table().trim_end())?;
+    say(&evaluation.table())?;
     say(&format!("\nreport page: {}", run.page().display()))?;
     Ok(Some(evaluation))
 }
@@ -136,15 +144,8 @@ fn stem(recipe: &str) -> String {
 fn same_recipe(run: &RunFolder, given: Option<Recipe>) -> Outcome<Recipe> {
     let own = Recipe::read(&run.recipe())?;
     let Some(given) = given.filter(|given| *given != own) else { return Ok(own) };
-    let (own_text, given_text) = (own.to_toml(), given.to_toml());
-    let changed: Vec<_> = own_text
-        .lines()
-        .zip(given_text.lines())
-        .filter(|(own, given)| own != given)
-        .map(|(own, given)| format!("{own} is now {given}"))
-        .collect();
     Err(Failure::user(
         run.path().display(),
-        format!("was begun with another recipe ({}); give none with --resume", changed.join("; ")),
+        format!("was begun with another recipe ({}); give none with --resume", changes(&own, &given)),
     ))
 }

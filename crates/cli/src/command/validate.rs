@@ -67,7 +67,12 @@ fn table(found: &Inspection) -> String {
         ),
         ("cases all empty", format!("{}{}", found.empty_cases, share(found.empty_cases, found.cases))),
     ];
-    rows.extend(found.sizes.iter().map(|(size, count)| ("size", format!("{size}: {count}"))));
+    rows.extend(
+        found
+            .sizes
+            .iter()
+            .map(|(size, count)| ("size", format!("{size} (columns x rows x channels): {count}"))),
+    );
     rows.extend(found.splits.iter().map(|(split, count)| ("split", format!("{split}: {count}"))));
     rows.extend(found.duplicates.iter().map(|ids| ("same image", ids.join(", "))));
     rows.extend(found.problems.iter().map(|problem| ("fault", problem.clone())));

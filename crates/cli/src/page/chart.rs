@@ -19,6 +19,8 @@ struct Axis {
     low: f64,
     high: f64,
     logarithmic: bool,
+    /// Only whole numbers mean something on it: epochs, images.
+    whole: bool,
 }
 
 impl Axis {
@@ -27,14 +29,14 @@ impl Axis {
         let (low, high) =
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
         match (low <= high, logarithmic) {
-            (false, _) => Self { low: 0.0, high: 1.0, logarithmic: false },
-            (true, true) => Self { low: low / 1.1, high: high * 1.1, logarithmic },
+            (false, _) => Self { low: 0.0, high: 1.0, logarithmic: false, whole: false },
+            (true, true) => Self { low: low / 1.1, high: high * 1.1, logarithmic, whole: false },
             (true, false) => {
                 // What differs by rounding alone is drawn as a level, not as a mountain.
                 let room = if high - low > 1e-6 { 0.04 * (high - low) } else { 0.5 * high.abs().max(1.0) };
                 // Zero is a natural end of what cannot be negative.
-                let low = if low >= 0.0 && low < 0.35 * high { 0.0 } else { low - room };
-                Self { low, high: high + room, logarithmic }
+                let low = if low >= 0.0 && low < 0.35 * high.max(room) { 0.0 } else { low - room };
+                Self { low, high: high + room, logarithmic, whole: false }
             }
         }
     }
@@ -67,6 +69,7 @@ impl Axis {
         let power = 10f64.powf(rough.log10().floor());
         let step =
             [1.0, 2.0, 5.0, 10.0].map(|f| f * power).into_iter().find(|&s| s >= rough).unwrap_or(rough);
+        let step = if self.whole { step.max(1.0) } else { step };
         let first = (self.low / step).ceil() as i64;
         (first..)
             .map(|k| k as f64 * step)
@@ -208,9 +211,10 @@ impl Chart {
             match mark {
                 Mark::Line(points) if points.is_empty() => {}
                 Mark::Line(points) => {
+                    let drawn = points.iter().copied().filter(|(_, py)| *py > 0.0 || !y.logarithmic);
+                    let points: Vec<_> = drawn.collect();
                     let path: Vec<_> = points
                         .iter()
-                        .filter(|(_, py)| *py > 0.0 || !y.logarithmic)
                         .map(|&point| {
                             let (px, py) = place(point);
                             format!("{px:.1},{py:.1}")
@@ -219,7 +223,7 @@ impl Chart {
                     let _ = write!(svg, "<polyline class=\"line {class}\" points=\"{}\"/>", path.join(" "));
                     // Of few points it shall be seen where they are.
                     if points.len() <= FEW {
-                        let _ = write!(svg, "{}", circles(points, &class, place));
+                        let _ = write!(svg, "{}", circles(&points, &class, place));
                     }
                 }
                 Mark::Dots(points) => svg.push_str(&circles(points, &class, place)),
@@ -246,7 +250,7 @@ impl Chart {
 
     fn axes(&self) -> (Axis, Axis) {
         if self.unit_square {
-            let unit = Axis { low: 0.0, high: 1.0, logarithmic: false };
+            let unit = Axis { low: 0.0, high: 1.0, logarithmic: false, whole: false };
             return (unit, unit);
         }
         let points = || {
@@ -262,7 +266,9 @@ impl Chart {
         let heights: Vec<f64> = points().map(|&(_, y)| y).chain(levels).collect();
         let logarithmic = self.logarithmic && heights.iter().all(|&value| value >= 0.0);
         let heights = heights.into_iter().filter(|&value| value > 0.0 || !logarithmic);
-        (Axis::around(points().map(|&(x, _)| x), false), Axis::around(heights, logarithmic))
+        let across = Axis::around(points().map(|&(x, _)| x), false);
+        let whole = points().all(|(x, _)| x.fract() == 0.0);
+        (Axis { whole, ..across }, Axis::around(heights, logarithmic))
     }
 
     /// A swatch and a name for each mark; none where there is only one.
@@ -317,7 +323,10 @@ fn tick_text(value: f64) -> String {
         return "0".into();
     }
     if !(1e-3..1e5).contains(&value.abs()) {
-        return format!("{value:.0e}");
+        // As many digits as it takes: 1.5e-4 is not 2e-4.
+        let short = format!("{value:.0e}");
+        let exact = short.parse::<f64>().is_ok_and(|read| (read - value).abs() <= 1e-6 * value.abs());
+        return if exact { short } else { format!("{value:.1e}") };
     }
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -329,17 +338,19 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_inside() {
-        let axis = Axis { low: 0.0, high: 0.47, logarithmic: false };
+        let axis = Axis { low: 0.0, high: 0.47, logarithmic: false, whole: false };
         assert_eq!(
             axis.ticks().iter().map(|&t| tick_text(t)).collect::<Vec<_>>(),
             ["0", "0.1", "0.2", "0.3", "0.4"]
         );
-        let axis = Axis { low: 0.002, high: 0.4, logarithmic: true };
+        let axis = Axis { low: 1.0, high: 2.0, logarithmic: false, whole: true };
+        assert_eq!(axis.ticks(), [1.0, 2.0]);
+        let axis = Axis { low: 0.002, high: 0.4, logarithmic: true, whole: false };
         assert_eq!(
             axis.ticks().iter().map(|&t| tick_text(t)).collect::<Vec<_>>(),
             ["0.003", "0.01", "0.03", "0.1", "0.3"]
         );
-        assert_eq!(tick_text(200_000.0), "2e5");
+        assert_eq!([200_000.0, 1.5e-4, 3.0 * 5e-5].map(tick_text), ["2e5", "1.5e-4", "1.5e-4"]);
     }
 
     #[test]
@@ -357,6 +368,13 @@ mod tests {
                 .render();
             assert!(svg.contains("t &lt;1&gt;") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
+    }
+
+    #[test]
+    fn what_a_logarithmic_scale_cannot_show_is_left_out() {
+        let points = vec![(1.0, 0.0), (2.0, 0.5), (3.0, 2.0)];
+        let svg = Chart::new("t", "x", "y").logarithmic().line("a", points).render();
+        assert_eq!(svg.matches("<circle").count(), 2, "{svg}");
     }
 
     #[test]

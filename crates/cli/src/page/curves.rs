@@ -45,7 +45,7 @@ pub fn section(log: &[Record]) -> String {
             charts += &Chart::new(title, "epoch", unit).line(title, points.clone()).render();
         }
     }
-    format!("<h2>How it was learned</h2>\n{}<div class=\"charts\">{charts}</div>", ended_early(log))
+    format!("<h2>How it was learned</h2>\n{}<div class=\"charts\">{charts}</div>", warnings(log))
 }
 
 /// The points of every number by its name.
@@ -60,11 +60,41 @@ pub fn curves(log: &[Record]) -> BTreeMap<String, Vec<(f64, f64)>> {
     curves
 }
 
-fn ended_early(log: &[Record]) -> String {
-    match log.last() {
-        Some(Record::End { reason, step, .. }) if reason != "finished" => {
-            format!("<p class=\"warning\">The training ended at step {step}: {}.</p>\n", escaped(reason))
-        }
-        _ => String::new(),
+/// What a reader of the curves must know first: an early end, a codebook that collapsed.
+fn warnings(log: &[Record]) -> String {
+    let mut warnings = Vec::new();
+    if let Some(Record::End { reason, step, .. }) = log.last()
+        && reason != "finished"
+    {
+        warnings.push(format!("The training ended at step {step}: {}.", escaped(reason)));
+    }
+    let epochs = log.iter().rev().filter_map(|record| match record {
+        Record::Epoch { numbers, .. } => numbers.get("used_codes").copied(),
+        _ => None,
+    });
+    if epochs.take(1).any(|used| used <= 1.0) {
+        warnings.push(
+            "At the end all annotations took one code: the codebook has collapsed, or readers never differ."
+                .to_owned(),
+        );
+    }
+    warnings.iter().map(|warning| format!("<p class=\"warning\">{warning}</p>\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_early_end_and_a_collapse_are_told_first() {
+        let epoch = |used: f64| {
+            let numbers = [("used_codes".to_owned(), used)].into();
+            Record::Epoch { step: 5, epoch: 1, seconds: 1.0, numbers }
+        };
+        let end = |reason: &str| Record::End { step: 5, seconds: 1.0, reason: reason.into() };
+        assert_eq!(warnings(&[epoch(1.0), epoch(4.0), end("finished")]), "");
+        assert!(warnings(&[epoch(4.0), epoch(1.0)]).contains("collapsed"));
+        let both = section(&[epoch(0.0), end("<diverged>")]);
+        assert!(both.contains("&lt;diverged&gt;") && both.contains("collapsed"), "{both}");
     }
 }

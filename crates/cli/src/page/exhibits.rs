@@ -3,7 +3,7 @@
 use image::RgbImage;
 
 use super::html::{data_address, escaped, number};
-use crate::picture::{ANNOTATION, Exhibit, HYPOTHESIS, input, overlay, png};
+use crate::picture::{ANNOTATION, Exhibit, HYPOTHESIS, input, overlay, png, reduced};
 
 /// Pictures larger than this are reduced: a page of full radiographs would weigh too much.
 const MOST_PIXELS: u32 = 256;
@@ -26,9 +26,9 @@ pub fn row(exhibit: &Exhibit) -> String {
     });
     let hypotheses = hypotheses.collect::<String>();
     let more = exhibit.prediction.len() - exhibit.hypotheses().count();
-    let more = if more > 0 { format!(" · {more} more") } else { String::new() };
+    let more = if more > 0 { format!(" · {more} more not shown") } else { String::new() };
     let more_drawn = exhibit.case.annotations.len() - exhibit.annotations().count();
-    let more_drawn = if more_drawn > 0 { format!(" · {more_drawn} more") } else { String::new() };
+    let more_drawn = if more_drawn > 0 { format!(" · {more_drawn} more not shown") } else { String::new() };
     let ged = exhibit.ged.map_or(String::new(), |ged| format!(" · GED {}", number(ged)));
     let group = |name: &str, content: &str| match content {
         "" => String::new(),
@@ -53,13 +53,5 @@ fn figure(tile: &RgbImage, kind: &str, share: f64, caption: &str, empty: bool) -
 }
 
 fn tile_image(tile: &RgbImage, name: &str) -> String {
-    let factor = tile.width().max(tile.height()).div_ceil(MOST_PIXELS).max(1);
-    let png = match factor {
-        1 => png(tile),
-        _ => {
-            let (width, height) = ((tile.width() / factor).max(1), (tile.height() / factor).max(1));
-            png(&image::imageops::thumbnail(tile, width, height))
-        }
-    };
-    format!("<img alt=\"{name}\" src=\"{}\">", data_address(&png))
+    format!("<img alt=\"{name}\" src=\"{}\">", data_address(&png(&reduced(tile, MOST_PIXELS))))
 }

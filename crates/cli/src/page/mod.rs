@@ -13,9 +13,10 @@ use multivalued_data::report::Report;
 pub use figure::figures;
 
 use crate::log::Record;
-use crate::picture::Exhibit;
+use crate::picture::{Exhibit, spread};
 use chart::Chart;
-use html::{escaped, fact_table, number};
+pub use html::number;
+use html::{escaped, fact_table};
 
 /// What a page shows.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct Page<'a> {
     pub recipe: &'a str,
     /// Where the result comes from: data, commit, device, seeds.
     pub facts: &'a [(String, String)],
+    /// What was left out of the data for a bad file.
+    pub skipped: &'a [String],
     /// All images that may be shown, in the report's order.
     pub exhibits: &'a [Exhibit<'a>],
 }
@@ -89,12 +92,25 @@ impl Page<'_> {
             format!("<div class=\"tile\"><b>{}</b><span>{}</span></div>", escaped(value), escaped(name))
         });
         format!(
-            "<h1>{}</h1>\n<p>{} images of {} groups, split <em>{}</em>.</p>\n<div class=\"tiles\">{}</div>",
+            "<h1>{}</h1>\n<p>{} images of {} groups, split <em>{}</em>.</p>\n<div class=\"tiles\">{}</div>\n{}",
             escaped(self.title),
             summary.cases,
             summary.groups,
             escaped(&self.report.split),
-            tiles.collect::<String>()
+            tiles.collect::<String>(),
+            self.left_out()
+        )
+    }
+
+    fn left_out(&self) -> String {
+        if self.skipped.is_empty() {
+            return String::new();
+        }
+        let faults: String =
+            self.skipped.iter().map(|fault| format!("<li>{}</li>", escaped(fault))).collect();
+        format!(
+            "<div class=\"warning\">{} of the data set could not be used and were left out:<ul>{faults}</ul></div>",
+            self.skipped.len()
         )
     }
 
@@ -102,7 +118,7 @@ impl Page<'_> {
         if self.exhibits.is_empty() {
             return String::new();
         }
-        let shown = self.exhibits.iter().take(8).map(exhibits::row).collect::<String>();
+        let shown = spread(self.exhibits, 8).iter().map(exhibits::row).collect::<String>();
         format!(
             "<h2>What it says</h2>\n<p>The input, what readers drew with their share of the weight, and what \
              the model says with its probabilities. Hypotheses under one percent are not shown.</p>\n{shown}"
@@ -129,7 +145,7 @@ impl Page<'_> {
             Chart::new(
                 title,
                 "said probability",
-                &format!("observed frequency · expected error {}", number(error)),
+                &format!("observed frequency · calibration error {}", number(error)),
             )
             .unit_square()
             .dots("bins", points(bins))

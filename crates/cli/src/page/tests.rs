@@ -63,7 +63,10 @@ fn page(task: TaskName, count: usize) -> String {
         .iter()
         .zip(&predictions)
         .zip(&report.images)
-        .map(|((case, prediction), row)| Exhibit { case, prediction, ged: Some(row.scores.ged_exact) })
+        .map(|((case, prediction), row)| Exhibit {
+            ged: Some(row.scores.ged_exact),
+            ..Exhibit::new(case, prediction)
+        })
         .collect();
     let facts = [("device".to_owned(), "cpu, 2 threads".to_owned()), ("commit".into(), "0123abc".into())];
     Page {
@@ -72,6 +75,7 @@ fn page(task: TaskName, count: usize) -> String {
         log: &log(),
         recipe: "[train]\nsteps = 2000 # <b>\n",
         facts: &facts,
+        skipped: &["a<b>.png: is empty".into()],
         exhibits: &exhibits,
     }
     .render()
@@ -81,6 +85,7 @@ fn page(task: TaskName, count: usize) -> String {
 fn a_page_is_complete_and_nothing_in_it_is_taken_for_markup() {
     let page = page(TaskName::Shapes, 12);
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;"));
+    assert!(page.contains("1 of the data set could not be used") && page.contains("a&lt;b&gt;.png"));
     assert!(page.contains("steps = 2000 # &lt;b&gt;") && page.contains("runs/shapes &amp; co"));
     for address in ["http:", "https:", "src=\"/", "url("] {
         assert!(!page.contains(address), "a page asks nothing of the network, but holds {address}");
@@ -99,7 +104,9 @@ fn a_page_without_training_has_no_curves() {
     let cases = Task::new(TaskName::Raters, 32, 3).unwrap().generate("test", 2);
     let predictions: Vec<_> = cases.iter().map(|case| prediction(case, 0)).collect();
     let report = evaluate(&cases, &predictions, &Settings { resamples: 5, ..Settings::new("val") }).unwrap();
-    let page = Page { title: "t", report: &report, log: &[], recipe: "", facts: &[], exhibits: &[] }.render();
+    let page =
+        Page { title: "t", report: &report, log: &[], recipe: "", facts: &[], skipped: &[], exhibits: &[] }
+            .render();
     assert!(!page.contains("Loss terms") && !page.contains("<pre>") && !page.contains("What it says"));
     assert!(page.contains("Nothing there"), "these readers overlook nodules");
 }

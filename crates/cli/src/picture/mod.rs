@@ -6,7 +6,7 @@ mod sheet;
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};
 use multivalued_data::{Image, Mask};
 
-pub use sheet::{Exhibit, sheet};
+pub use sheet::{Exhibit, sheet, spread};
 
 /// Colours of what readers drew, one per class.
 pub const ANNOTATION: [[u8; 3]; 4] = [[64, 156, 255], [32, 190, 160], [150, 130, 255], [90, 200, 90]];
@@ -69,6 +69,17 @@ pub fn enlarged(tile: &RgbImage, at_least: u32) -> RgbImage {
     })
 }
 
+/// Large pictures reduced by a whole factor until no edge is longer than this, small ones left as they are.
+pub fn reduced(tile: &RgbImage, at_most: u32) -> RgbImage {
+    match tile.width().max(tile.height()).div_ceil(at_most) {
+        0 | 1 => tile.clone(),
+        factor => {
+            let edge = |length: u32| (length / factor).max(1);
+            image::imageops::thumbnail(tile, edge(tile.width()), edge(tile.height()))
+        }
+    }
+}
+
 /// A PNG file's bytes.
 pub fn png(tile: &RgbImage) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -99,5 +110,7 @@ mod tests {
         let colour = input(&Image::new(2, 1, 3, vec![0.0, 1.0, 1.0, 0.0, 0.0, 1.0]));
         assert_eq!((colour.get_pixel(0, 0).0, colour.get_pixel(1, 0).0), ([0, 255, 0], [255, 0, 255]));
         assert_eq!(enlarged(&colour, 5).dimensions(), (6, 3));
+        assert_eq!(reduced(&RgbImage::new(1000, 3), 256).dimensions(), (250, 1));
+        assert_eq!(reduced(&colour, 2), colour);
     }
 }

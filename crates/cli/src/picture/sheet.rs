@@ -3,12 +3,14 @@
 use image::{Rgb, RgbImage, imageops};
 use multivalued_data::{Annotation, Case, Hypothesis, Prediction};
 
-use super::{ANNOTATION, HYPOTHESIS, digits, enlarged, input, overlay};
+use super::{ANNOTATION, HYPOTHESIS, digits, enlarged, input, overlay, reduced};
 
 /// Most annotations, and most hypotheses, that a row shows.
 const MOST: usize = 8;
 /// Smallest edge of a tile.
 const EDGE: u32 = 96;
+/// Largest edge of a tile.
+const MOST_EDGE: u32 = 512;
 /// Between tiles.
 const GAP: u32 = 6;
 /// Below a tile: its probability or weight as a bar and a number.
@@ -24,11 +26,25 @@ pub struct Exhibit<'a> {
     pub case: &'a Case,
     /// The model's word on it.
     pub prediction: &'a Prediction,
+    /// How many hypotheses are shown.
+    pub shown: usize,
     /// Its GED, where it was scored.
     pub ged: Option<f64>,
 }
 
 impl<'a> Exhibit<'a> {
+    /// Shows the most probable hypotheses of at least one percent, the first always.
+    pub fn new(case: &'a Case, prediction: &'a Prediction) -> Self {
+        let probable = prediction.hypotheses.iter().take_while(|one| one.probability >= 0.01).count();
+        let shown = probable.clamp(1, MOST).min(prediction.len());
+        Self { case, prediction, shown, ged: None }
+    }
+
+    /// Shows all hypotheses in their order, as many as there is room for.
+    pub fn of_all(case: &'a Case, prediction: &'a Prediction) -> Self {
+        Self { shown: prediction.len().min(MOST), ..Self::new(case, prediction) }
+    }
+
     /// The annotations that are shown, each with its share of the weight.
     pub fn annotations(&self) -> impl Iterator<Item = (&'a Annotation, f64)> {
         let all = &self.case.annotations;
@@ -36,12 +52,21 @@ impl<'a> Exhibit<'a> {
         all.iter().take(MOST).map(move |annotation| (annotation, f64::from(annotation.weight) / total))
     }
 
-    /// The hypotheses that are shown: the most probable ones of at least one percent, the first always.
+    /// The hypotheses that are shown.
     pub fn hypotheses(&self) -> impl Iterator<Item = &'a Hypothesis> {
-        let listed = self.prediction.hypotheses.iter().enumerate();
-        let shown = listed.take_while(|(at, one)| *at < MOST && (*at == 0 || one.probability >= 0.01));
-        shown.map(|(_, one)| one)
+        self.prediction.hypotheses.iter().take(self.shown)
     }
+}
+
+/// So many of all, from one end to the other: neighbours are often slices of one patient.
+pub fn spread<T: Copy>(all: &[T], count: usize) -> Vec<T> {
+    let count = count.min(all.len());
+    (0..count).map(|at| all[at * all.len() / count]).collect()
+}
+
+/// A tile that can be seen and does not fill the sheet alone.
+fn sized(tile: &RgbImage) -> RgbImage {
+    enlarged(&reduced(tile, MOST_EDGE), EDGE)
 }
 
 /// A picture of rows: the image, its annotations (blue) with their weights, its hypotheses (orange)
@@ -49,13 +74,14 @@ impl<'a> Exhibit<'a> {
 pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
     let annotations = exhibits.iter().map(|one| one.annotations().count()).max().unwrap_or(0) as u32;
     let hypotheses = exhibits.iter().map(|one| one.hypotheses().count()).max().unwrap_or(0) as u32;
-    let tiles: Vec<_> = exhibits.iter().map(|one| enlarged(&input(&one.case.image), EDGE)).collect();
+    let tiles: Vec<_> = exhibits.iter().map(|one| sized(&input(&one.case.image))).collect();
     let width = tiles.iter().map(RgbImage::width).max().unwrap_or(0) + GAP;
     let height = tiles.iter().map(RgbImage::height).max().unwrap_or(0) + GAP + CAPTION;
     let columns = 1 + annotations + hypotheses;
     // Wider gaps set the three groups apart.
     let left = |column: u32| {
-        GAP + column * width + (u32::from(column > 0) + u32::from(column > annotations)) * 2 * GAP
+        let groups_before = u32::from(column > 0) + u32::from(annotations > 0 && column > annotations);
+        GAP + column * width + groups_before * 2 * GAP
     };
     let mut sheet = RgbImage::from_pixel(left(columns), GAP + height * exhibits.len() as u32, Rgb(PAPER));
     for (row, exhibit) in exhibits.iter().enumerate() {
@@ -63,7 +89,7 @@ pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
         let picture = input(&exhibit.case.image);
         imageops::replace(&mut sheet, &tiles[row], i64::from(left(0)), i64::from(top));
         let mut put = |column: u32, tile: &RgbImage, share: f64, colour: [u8; 3]| {
-            let (x, tile) = (left(column), enlarged(tile, EDGE));
+            let (x, tile) = (left(column), sized(tile));
             imageops::replace(&mut sheet, &tile, i64::from(x), i64::from(top));
             let bar = (f64::from(tile.width()) * share.clamp(0.0, 1.0)).round() as u32;
             for (dx, dy) in (0..bar).flat_map(|dx| (0..4).map(move |dy| (dx, dy))) {
@@ -88,14 +114,18 @@ mod tests {
     use multivalued_data::synthetic::{Task, TaskName, oracle_prediction};
 
     #[test]
+    fn few_are_spread_over_all() {
+        assert_eq!(spread(&(0..12).collect::<Vec<_>>(), 4), [0, 3, 6, 9]);
+        assert_eq!(spread(&[1, 2], 4), [1, 2]);
+        assert!(spread::<u8>(&[], 4).is_empty());
+    }
+
+    #[test]
     fn a_sheet_has_a_row_per_image_and_a_column_per_mask() {
         let cases = Task::new(TaskName::Shapes, 48, 1).unwrap().generate("test", 3);
         let predictions: Vec<_> = cases.iter().map(|case| oracle_prediction(case).unwrap()).collect();
-        let exhibits: Vec<_> = cases
-            .iter()
-            .zip(&predictions)
-            .map(|(case, prediction)| Exhibit { case, prediction, ged: None })
-            .collect();
+        let exhibits: Vec<_> =
+            cases.iter().zip(&predictions).map(|(case, prediction)| Exhibit::new(case, prediction)).collect();
         let picture = sheet(&exhibits);
         assert_eq!(picture.dimensions(), (GAP + 9 * (96 + GAP) + 4 * GAP, GAP + 3 * (96 + GAP + CAPTION)));
         // The first annotation's bar is a quarter long.

@@ -8,9 +8,10 @@ use multivalued_data::Case;
 use multivalued_data::dataset::{Dataset, Roster};
 
 use super::RunFolder;
-use crate::command::options::Reading;
+use crate::command::options::Loading;
 use crate::exit::{Failure, Outcome};
 use crate::log::{self, Record};
+use crate::terminal::complain;
 
 /// The part that a report is about unless another is named.
 pub const TEST: &str = "test";
@@ -23,6 +24,8 @@ pub struct Cases {
     parts: BTreeMap<String, Vec<Case>>,
     /// BLAKE3 over ids and content.
     pub hash: String,
+    /// What was left out for a bad file, by file and reason.
+    pub skipped: Vec<String>,
 }
 
 impl Cases {
@@ -35,7 +38,7 @@ impl Cases {
                 "carries no data with it; give some with --data",
             ));
         }
-        let Splits { train, validation, test, hash } = Splits::load(&recipe.data)?;
+        let Splits { train, validation, test, hash, skipped } = Splits::load(&recipe.data)?;
         let log = if run.log().is_file() { log::read(&run.log())? } else { Vec::new() };
         let trained_on = log.iter().find_map(|record| match record {
             Record::Start { data_hash, .. } => Some(data_hash),
@@ -52,17 +55,24 @@ impl Cases {
         }
         let parts = [("train", train), (VALIDATION, validation), (TEST, test)];
         let parts = parts.into_iter().filter(|(_, cases)| !cases.is_empty());
-        Ok(Self { parts: parts.map(|(part, cases)| (part.to_owned(), cases)).collect(), hash })
+        Ok(Self { parts: parts.map(|(part, cases)| (part.to_owned(), cases)).collect(), hash, skipped })
     }
 
     /// Another data set's cases: by the parts it states itself, else all as one part.
-    pub fn of_path(path: &Path, reading: &Reading) -> Outcome<Self> {
-        let dataset = Dataset::open(path, &reading.options())?;
-        let mut cases = dataset.load()?;
+    pub fn of_path(path: &Path, loading: &Loading) -> Outcome<Self> {
+        let options = loading.reading.options();
+        let (dataset, mut cases, skipped) = if loading.skip_bad {
+            Dataset::load_sound(path, &options)?
+        } else {
+            let dataset = Dataset::open(path, &options)?;
+            let cases = dataset.load()?;
+            (dataset, cases, Vec::new())
+        };
+        tell_skipped(&skipped);
         let roster = Roster::of(&cases);
         let hash = roster.hash().to_owned();
         let Some(split) = dataset.stated_split(&roster)? else {
-            return Ok(Self { parts: [("all".to_owned(), cases)].into(), hash });
+            return Ok(Self { parts: [("all".to_owned(), cases)].into(), hash, skipped });
         };
         let mut parts = BTreeMap::new();
         for (part, ids) in split.parts() {
@@ -70,7 +80,7 @@ impl Cases {
             parts.insert(if part == "val" { VALIDATION.to_owned() } else { part.clone() }, chosen);
             cases = rest;
         }
-        Ok(Self { parts, hash })
+        Ok(Self { parts, hash, skipped })
     }
 
     /// Whether a part has cases.
@@ -89,5 +99,17 @@ impl Cases {
                 Err(Failure::user("--split", format!("there is no part '{part}'; there are {names}")))
             }
         }
+    }
+}
+
+/// Names what was left out of a data set.
+pub fn tell_skipped(skipped: &[String]) {
+    for fault in skipped {
+        complain(&format!("skipped: {fault}"));
+    }
+    match skipped.len() {
+        0 => {}
+        1 => complain("1 image was skipped for a bad file"),
+        count => complain(&format!("{count} images were skipped for bad files")),
     }
 }

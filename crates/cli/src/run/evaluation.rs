@@ -14,7 +14,8 @@ use crate::exit::Outcome;
 use crate::folder;
 use crate::log::{self, Record};
 use crate::page::Page;
-use crate::picture::{Exhibit, png, sheet};
+use crate::picture::{Exhibit, png, sheet, spread};
+use crate::terminal::wrapped;
 
 /// Images on a contact sheet.
 const ON_A_SHEET: usize = 8;
@@ -24,6 +25,8 @@ const ON_A_SHEET: usize = 8;
 pub struct Evaluation {
     /// The scores.
     pub report: Report,
+    /// What was left out for a bad file.
+    skipped: Vec<String>,
     cases: Vec<Case>,
     predictions: Vec<Prediction>,
 }
@@ -35,16 +38,24 @@ impl Evaluation {
         let (part, parted) = cases.take(part)?;
         let predictions = model.predict_cases(&parted)?;
         let settings = Settings { data_hash: Some(cases.hash), ..Settings::new(part) };
-        let cases = parted;
+        let (skipped, cases) = (cases.skipped, parted);
         let report = evaluate(&cases, &predictions, &settings)?;
-        Ok(Self { report, cases, predictions })
+        Ok(Self { report, skipped, cases, predictions })
     }
 
     fn exhibits(&self) -> Vec<Exhibit<'_>> {
         let scored = self.cases.iter().zip(&self.predictions).zip(&self.report.images);
         scored
-            .map(|((case, prediction), row)| Exhibit { case, prediction, ged: Some(row.scores.ged_exact) })
+            .map(|((case, prediction), row)| Exhibit {
+                ged: Some(row.scores.ged_exact),
+                ..Exhibit::new(case, prediction)
+            })
             .collect()
+    }
+
+    /// The scores for a terminal.
+    pub fn table(&self) -> String {
+        format!("{}\ndocs/metrics.md explains every score.", wrapped(self.report.table().trim_end()))
     }
 
     /// The page's text.
@@ -57,6 +68,7 @@ impl Evaluation {
             log: &log,
             recipe: &recipe,
             facts: &facts(&log),
+            skipped: &self.skipped,
             exhibits: &self.exhibits(),
         };
         Ok(page.render())
@@ -76,8 +88,8 @@ impl Evaluation {
         ranked.sort_by(|a, b| a.ged.unwrap_or(0.0).total_cmp(&b.ged.unwrap_or(0.0)));
         let count = exhibits.len().min(ON_A_SHEET);
         let worst: Vec<_> = ranked.iter().rev().take(count).copied().collect();
-        for (name, shown) in [("examples", &exhibits[..count]), ("best", &ranked[..count]), ("worst", &worst)]
-        {
+        let examples = spread(&exhibits, count);
+        for (name, shown) in [("examples", &examples[..]), ("best", &ranked[..count]), ("worst", &worst)] {
             folder::write(&path.join(format!("{name}.png")), &png(&sheet(shown)))?;
         }
         Ok(())

@@ -3,6 +3,7 @@
 //! `docs/run-folder.md` describes the files.
 
 pub mod cases;
+pub mod difference;
 pub mod evaluation;
 pub mod interrupt;
 pub mod levels;
@@ -153,9 +154,15 @@ impl RunFolder {
             Err(TryLockError::Error(error)) => return Err(refused(error)),
         }
         file.set_len(0).and_then(|()| file.rewind()).map_err(refused)?;
-        writeln!(file, "process {}", std::process::id()).map_err(refused)?;
+        writeln!(file, "process {}{}", std::process::id(), host()).map_err(refused)?;
         Ok(Lock { _file: file })
     }
+}
+
+/// The machine's name, where the system tells it in a file; runs may lie on a shared disk.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { String::new() } else { format!(" on {}", name.trim()) }
 }
 
 /// The right to change a run's folder; the operating system takes it back when the process ends.

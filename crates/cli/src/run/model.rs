@@ -54,18 +54,12 @@ impl RunModel {
 
     /// The weighted set of each image; `place` names them in errors.
     pub fn predict(&self, place: &str, images: &[&Image]) -> Outcome<Vec<Prediction>> {
-        let takes = self.recipe().model.input_channels;
-        if let Some(image) = images.iter().find(|image| image.channels() != takes) {
-            let has = image.channels();
-            let reason = format!("the image has {has} channels, the model takes {takes}; convert it");
-            return Err(Failure::user(place, reason));
-        }
-        Ok(self.predictor.predict(images))
+        self.predictor.predict(images).map_err(|error| Failure::user(place, error))
     }
 
     /// The same for cases.
     pub fn predict_cases(&self, cases: &[Case]) -> Outcome<Vec<Prediction>> {
         let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
-        self.predict(&cases.first().map_or_else(String::new, |case| format!("case '{}'", case.id)), &images)
+        self.predict("these cases", &images)
     }
 }

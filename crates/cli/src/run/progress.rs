@@ -1,4 +1,4 @@
-//! Seeing how far a training is: one live line on a terminal, plain lines elsewhere.
+//! Seeing how far a training is: on a terminal two live lines (how far, how well), plain lines elsewhere.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::terminal::complain;
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
 /// Where epochs are long there is a plain line this often.
 const PLAIN_AT_LEAST: Duration = Duration::from_secs(60);
-/// The live line changes no more often than this.
+/// The live lines change no more often than this.
 const LIVE_EVERY: Duration = Duration::from_millis(200);
 
 /// What is shown.
@@ -34,8 +34,8 @@ impl Progress {
     pub fn new(step: u64, total: Option<u64>, steps_per_epoch: u64) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(5));
-            // A fixed template; the message is cut to the terminal's width.
-            let style = ProgressStyle::with_template("{bar:20} {wide_msg}");
+            // Two lines, so that a terminal of 80 columns shows the scores too; what is wider is cut.
+            let style = ProgressStyle::with_template("{bar:20} {prefix}\n{wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar.set_position(step);
             bar
@@ -66,13 +66,13 @@ impl Progress {
     /// Shows a step.
     pub fn step(&mut self, step: u64, epoch: u64, progress: f32, terms: &Numbers) {
         self.told = Some(Instant::now());
-        let line = self.sentence(step, epoch, progress, terms);
         match &self.bar {
             Some(bar) => {
                 bar.set_position(step);
-                bar.set_message(line);
+                bar.set_prefix(self.how_far(step, epoch, progress));
+                bar.set_message(self.how_well(terms));
             }
-            None => complain(&line),
+            None => complain(&self.sentence(step, epoch, progress, terms)),
         }
     }
 
@@ -90,7 +90,7 @@ impl Progress {
         }
     }
 
-    /// Takes the live line away.
+    /// Takes the live lines away.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -98,6 +98,10 @@ impl Progress {
     }
 
     fn sentence(&self, step: u64, epoch: u64, progress: f32, numbers: &Numbers) -> String {
+        format!("{} · {}", self.how_far(step, epoch, progress), self.how_well(numbers))
+    }
+
+    fn how_far(&self, step: u64, epoch: u64, progress: f32) -> String {
         let of = |total: Option<u64>| total.map_or(String::new(), |total| format!("/{total}"));
         let rate = self.rate(step);
         let mut parts = vec![
@@ -111,14 +115,20 @@ impl Progress {
             }
             _ => parts.push(format!("{:.0} %", 100.0 * progress)),
         }
-        parts.extend(numbers.get("loss.total").map(|loss| format!("loss {loss:.4}")));
-        for (name, value) in numbers.iter().filter(|(name, value)| *name != "loss.total" && **value != 0.0) {
-            if let Some(term) = name.strip_prefix("loss.") {
-                parts.push(format!("{term} {value:.4}"));
-            }
-        }
-        parts.extend(self.used_codes.map(|codes| format!("{codes:.0} codes")));
+        parts.join(" · ")
+    }
+
+    /// The most telling first: a narrow terminal cuts the end.
+    fn how_well(&self, numbers: &Numbers) -> String {
+        let mut parts = Vec::new();
         parts.extend(self.ged.map(|ged| format!("GED {ged:.4}")));
+        parts.extend(self.used_codes.map(|codes| format!("{codes:.0} codes")));
+        parts.extend(numbers.get("loss.total").map(|loss| format!("loss {loss:.3}")));
+        let terms = numbers.iter().filter_map(|(name, value)| {
+            let term = name.strip_prefix("loss.").filter(|term| *term != "total" && *value != 0.0)?;
+            Some(format!("{} {value:.3}", term.replace('_', " ")))
+        });
+        parts.extend(terms);
         parts.join(" · ")
     }
 }
@@ -157,11 +167,9 @@ mod tests {
         .into();
         progress.epoch(200, 2, 0.2, &numbers);
         let line = progress.sentence(200, 2, 0.2, &numbers);
-        for part in [
-            "epoch 2/10 · step 200/1000",
-            "left",
-            "loss 0.5000 · reconstruction 0.2500 · 5 codes · GED 0.1250",
-        ] {
+        for part in
+            ["epoch 2/10 · step 200/1000", "left", "GED 0.1250 · 5 codes · loss 0.500 · reconstruction 0.250"]
+        {
             assert!(line.contains(part), "{line} lacks {part}");
         }
         assert!(!line.contains("energy"));

@@ -8,6 +8,8 @@ use multivalued::{Recipe, Splits};
 use multivalued_data::Case;
 use multivalued_engine::Device;
 
+use super::cases::tell_skipped;
+use super::difference::changes;
 use super::interrupt::Interrupt;
 use super::progress::{Progress, clock};
 use super::{Lock, RunFolder};
@@ -41,7 +43,8 @@ impl Training<'_> {
     /// Trains to the end, from the last checkpoint where there is one.
     pub fn run(&self, lock: &Lock) -> Outcome {
         let interrupt = Interrupt::listen()?;
-        let Splits { train, validation, hash, .. } = Splits::load(&self.recipe.data)?;
+        let Splits { train, validation, hash, skipped, .. } = Splits::load(&self.recipe.data)?;
+        tell_skipped(&skipped);
         let shown = validation.iter().take(SHOWN).cloned().collect::<Vec<_>>();
         let last = self.run.last();
         // A folder without a complete checkpoint is an error, not a reason to begin anew.
@@ -52,7 +55,10 @@ impl Training<'_> {
         if trainer.recipe() != self.recipe {
             return Err(Failure::user(
                 last.display(),
-                "was trained by another recipe than recipe.toml says; restore one of them",
+                format!(
+                    "was trained by another recipe than recipe.toml says ({}); restore one of them",
+                    changes(trainer.recipe(), self.recipe)
+                ),
             ));
         }
         folder::write(&self.run.recipe(), self.recipe.to_toml().as_bytes())?;
@@ -192,11 +198,8 @@ impl Watch {
         }
         let recipe = trainer.recipe().clone();
         let predictions = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, cases));
-        let exhibits: Vec<_> = cases
-            .iter()
-            .zip(&predictions)
-            .map(|(case, prediction)| Exhibit { case, prediction, ged: None })
-            .collect();
+        let exhibits: Vec<_> =
+            cases.iter().zip(&predictions).map(|(case, prediction)| Exhibit::new(case, prediction)).collect();
         self.events.image(step, "hypotheses", &sheet(&exhibits))?;
         self.events.flush()
     }

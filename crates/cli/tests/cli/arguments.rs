@@ -80,6 +80,34 @@ fn an_output_that_its_reader_closed_ends_the_program_quietly() {
     assert!(child.wait().unwrap().success() && err.is_empty(), "{err}");
 }
 
+// `script` has other options elsewhere.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_of_any_width_shows_the_progress() {
+    let place = Workplace::with_recipe();
+    for columns in [1, 20, 80] {
+        let shown = format!(
+            "stty cols {columns} rows 24; {} train tiny.toml --out run-{columns}",
+            env!("CARGO_BIN_EXE_multivalued")
+        );
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &shown, "/dev/null"]).current_dir(place.root()).stdin(Stdio::null());
+        match script.output() {
+            Err(error) => eprintln!("skipped: no pseudo-terminal: {error}"),
+            Ok(output) => {
+                let answer = crate::workplace::Answer::of(&[&shown], &output).succeeds();
+                assert!(
+                    !answer.out.contains("panicked") && answer.out.contains("ged_exact"),
+                    "{}",
+                    answer.out
+                );
+                // The live lines come and go; no plain ones are left.
+                assert!(columns < 80 || answer.out.contains("steps/s"), "{}", answer.out);
+            }
+        }
+    }
+}
+
 #[test]
 fn without_colour_there_are_no_escapes() {
     let place = Workplace::new();

@@ -1,10 +1,14 @@
 //! The program from outside: arguments in, exit code and sentences out.
 
 mod arguments;
+mod bad_files;
 mod checkpoints;
 mod datasets;
+mod documents;
+mod full_disk;
 mod interruption;
 mod models;
+mod names;
 mod recipes;
 mod tiny;
 mod training;

@@ -115,6 +115,7 @@ fn images_are_predicted_in_their_own_format() {
     // An image whose sides the network's levels do not divide, and one of a single pixel.
     place.png("odd/odd.png", 13, &(0..13 * 7).map(|v| v as u8).collect::<Vec<_>>());
     place.png("odd/dot.png", 1, &[7]);
+    place.png("odd/constant.png", 16, &[9; 256]);
     place.run(&["predict", "run", "odd", "--out", "odd-said"]).succeeds();
     let odd = image::open(place.path("odd-said/odd/hypothesis-1.png")).unwrap();
     assert_eq!((odd.width(), odd.height()), (13, 7));
@@ -179,6 +180,39 @@ fn a_volume_is_predicted_slice_by_slice_in_its_own_space() {
 }
 
 #[test]
+fn a_prediction_is_never_empty() {
+    let place = Workplace::with_recipe();
+    // No code reaches so much: the most probable one stays.
+    place.train("run", &["--set", "predict.min_probability=0.9999"]).succeeds();
+    place.png("image.png", 16, &[7; 256]);
+    place.run(&["predict", "run", "image.png", "--out", "said"]).succeeds();
+    let document: serde_json::Value =
+        serde_json::from_slice(&fs::read(place.path("said/image/prediction.json")).unwrap()).unwrap();
+    let hypotheses = document["slices"][0]["hypotheses"].as_array().unwrap();
+    assert_eq!(hypotheses.len(), 1);
+    assert!((hypotheses[0]["probability"].as_f64().unwrap() - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn readers_who_all_say_the_same_collapse_the_codebook_without_harm() {
+    let place = Workplace::with_recipe();
+    for case in 0..12u8 {
+        let mask: Vec<u8> = (0..=255).map(|at| if at < 64 { 255 } else { 0 }).collect();
+        place.png(&format!("set/{case}/image.png"), 16, &(0..=255).map(|v: u8| v ^ case).collect::<Vec<_>>());
+        // One, three or seven readers.
+        for reader in 0..[1, 3, 7][usize::from(case) % 3] {
+            place.png(&format!("set/{case}/label{reader}.png"), 16, &mask);
+        }
+    }
+    let said = place.run(&["validate", "set"]).succeeds().out;
+    assert!(said.contains("4 with 1, 4 with 3, 4 with 7"), "{said}");
+    let sets = ["--data", "set", "--set", "train.steps=200", "--set", "assignment.anneal_until=0.1"];
+    let said = place.train("run", &sets).succeeds();
+    let page = fs::read_to_string(place.path("run/report.html")).unwrap();
+    assert!(said.err.contains("collapsed") && page.contains("codebook has collapsed"), "{}", said.err);
+}
+
+#[test]
 fn sets_are_calibrated_and_kept() {
     let place = Workplace::with_recipe();
     place.train("run", &[]).succeeds();
@@ -193,7 +227,7 @@ fn sets_are_calibrated_and_kept() {
     place.run(&["predict", "run", image, "--coverage", "0.6", "--out", "said"]).succeeds();
     // A model's folder predicts by itself.
     place.run(&["predict", "run/best", image, "--out", "said-too"]).succeeds();
-    place.run(&["calibrate", "run", "--coverage", "1.5"]).fails(2, &["1.5", "0 to 1"]);
+    place.run(&["calibrate", "run", "--coverage", "1.5"]).fails(2, &["1.5", "--coverage", "between 0 and 1"]);
     place.run(&["calibrate", "run", "--split", "none"]).fails(2, &["no part 'none'"]);
 }
 

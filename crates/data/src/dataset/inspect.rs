@@ -144,7 +144,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
 }
 
 /// A file that breaks both the listing and the reading is told once.
-fn one_each(messages: impl Iterator<Item = String>) -> Vec<String> {
+pub(super) fn one_each(messages: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for message in messages {

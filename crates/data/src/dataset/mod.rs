@@ -34,6 +34,7 @@ pub use load::read_slices;
 pub use packed::Packed;
 pub use split::{Roster, Split};
 use walk::Folder;
+pub use walk::is_image_name;
 
 /// How to read a data set; the default finds everything out by itself.
 #[derive(Debug, Clone, Copy, Default)]
@@ -149,6 +150,45 @@ impl Dataset {
         }
     }
 
+    /// Opens and reads a data set without the images that have a truncated, foreign or unsuitable file;
+    /// what was left out is told by file and reason. Faults of the data set as a whole (an image without
+    /// a mask, an id twice, a group in two splits) are errors here too.
+    pub fn load_sound(path: &Path, options: &Options) -> Result<(Self, Vec<Case>, Vec<String>)> {
+        let mut problems = Vec::new();
+        let mut dataset = Self::find(path, options, &mut problems)?;
+        let of_a_file = |fault: &Error| matches!(fault, Error::File { .. } | Error::Io { .. });
+        if let Some(at) = problems.iter().position(|fault| !of_a_file(fault)) {
+            return Err(problems.swap_remove(at));
+        }
+        let loaded: Vec<Result<Vec<Case>>> = dataset
+            .sources
+            .par_iter()
+            .map(|source| load::cases(source, dataset.mask, &dataset.limits))
+            .collect();
+        let (mut sources, mut cases) = (Vec::new(), Vec::new());
+        for (source, loaded) in std::mem::take(&mut dataset.sources).into_iter().zip(loaded) {
+            match loaded {
+                Ok(loaded) => {
+                    cases.extend(loaded);
+                    sources.push(source);
+                }
+                Err(fault) => problems.push(fault),
+            }
+        }
+        let skipped = inspect::one_each(problems.iter().map(ToString::to_string));
+        if cases.is_empty() {
+            let first = skipped.first().map_or("", String::as_str);
+            return Err(Error::dataset(
+                path,
+                format!("no image of it can be used; the first fault: {first}"),
+            ));
+        }
+        load::same_channels(path, cases.iter().map(|case| (case.id.as_str(), case.image.channels())))?;
+        dataset.entries = entries(&sources);
+        dataset.sources = sources;
+        Ok((dataset, cases, skipped))
+    }
+
     fn find(path: &Path, options: &Options, problems: &mut Vec<Error>) -> Result<Self> {
         let (layout, mut sources, implied) = find_sources(path, options.layout, problems)?;
         if sources.is_empty() && problems.is_empty() {
@@ -166,15 +206,12 @@ impl Dataset {
             }
         }
         check(path, &sources, problems);
-        let entries = sources.iter().enumerate().flat_map(|(at, source)| {
-            (0..source.depth).map(move |slice| Entry { id: source.case_id(slice), source: at, slice })
-        });
         Ok(Self {
             path: path.to_owned(),
             layout,
             mask: options.mask.or(implied).unwrap_or_default(),
             limits: options.limits,
-            entries: entries.collect(),
+            entries: entries(&sources),
             sources,
         })
     }
@@ -245,6 +282,15 @@ impl Dataset {
     }
 }
 
+/// The cases that sources become, in order.
+fn entries(sources: &[Source]) -> Vec<Entry> {
+    let of = |(at, source): (usize, &Source)| {
+        let entry = |slice| Entry { id: source.case_id(slice), source: at, slice };
+        (0..source.depth).map(entry).collect::<Vec<_>>()
+    };
+    sources.iter().enumerate().flat_map(of).collect()
+}
+
 fn find_sources(
     path: &Path,
     layout: Option<Layout>,
@@ -252,10 +298,12 @@ fn find_sources(
 ) -> Result<(Layout, Vec<Source>, Option<MaskRule>)> {
     if !path.is_dir() {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        if path.is_file() && !matches!(extension.to_ascii_lowercase().as_str(), "jsonl" | "csv") {
+        let is_manifest =
+            path.is_file() && matches!(extension.to_ascii_lowercase().as_str(), "jsonl" | "csv");
+        if path.exists() && !is_manifest {
             return Err(Error::dataset(
                 path,
-                "is a file but no .jsonl or .csv manifest; give a folder or manifest",
+                "is neither a folder nor a .jsonl or .csv manifest; give one of these",
             ));
         }
         if let Some(other) = layout.filter(|&layout| layout != Layout::Manifest) {

@@ -9,6 +9,13 @@ use crate::{Error, Result};
 const COMPANIONS: [&str; 12] =
     ["txt", "md", "rst", "json", "jsonl", "csv", "tsv", "toml", "xml", "yaml", "pdf", "db"];
 
+/// Whether a file of this name, found in a folder of images, is taken for one: neither hidden nor a
+/// companion such as a read-me.
+pub fn is_image_name(name: &str) -> bool {
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    !name.starts_with('.') && !COMPANIONS.iter().any(|other| extension.eq_ignore_ascii_case(other))
+}
+
 /// A file that is taken for an image or mask: neither hidden nor a companion such as a read-me.
 #[derive(Debug, Clone)]
 pub(super) struct ImageFile {
@@ -19,10 +26,10 @@ pub(super) struct ImageFile {
 
 impl ImageFile {
     fn at(path: PathBuf, name: &str) -> Option<Self> {
-        let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
-        if COMPANIONS.iter().any(|companion| extension.eq_ignore_ascii_case(companion)) {
+        if !is_image_name(name) {
             return None;
         }
+        let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
         let stem = match stem.len().checked_sub(4).and_then(|cut| stem.split_at_checked(cut)) {
             Some((inner, nii))
                 if extension.eq_ignore_ascii_case("gz") && nii.eq_ignore_ascii_case(".nii") =>

@@ -136,6 +136,10 @@ pub(crate) enum Format {
 
 /// Tells the format by content: names lie more often than first bytes do.
 pub(crate) fn identify(path: &Path) -> Result<Format> {
+    // A pipe would keep its reader waiting, a device never end.
+    if !std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_file() {
+        return Err(Error::file(path, "is no file but a folder, pipe or device; give an image file"));
+    }
     let mut head = Vec::with_capacity(352);
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
     file.take(352).read_to_end(&mut head).map_err(|e| Error::io(path, e))?;

@@ -318,7 +318,7 @@ fn folders_that_are_no_data_set() {
     let options = Options { layout: Some(Layout::LidcSlices), ..Default::default() };
     assert_eq!(Dataset::open(root, &options).unwrap().len(), 4);
     fs::write(root.join("data.parquet"), "x").unwrap();
-    assert!(refusal(&root.join("data.parquet")).contains("no .jsonl or .csv manifest"));
+    assert!(refusal(&root.join("data.parquet")).contains("neither a folder nor a .jsonl"));
     for layout in Layout::ALL {
         assert_eq!(layout.to_string().parse::<Layout>().unwrap(), layout);
     }

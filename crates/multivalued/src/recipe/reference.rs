@@ -23,6 +23,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "what makes stored values a mask: `binary`, `threshold:VALUE` or `labels:COUNT`; empty for what the data set says",
         "",
     ),
+    (
+        "data.skip_bad",
+        "leave out images with a file that cannot be used, and name them, instead of refusing the data set (`--skip-bad`)",
+        "",
+    ),
     ("data.size", "edge length of a synthetic task's images, 16 to 4096", "160 (shapes)"),
     ("data.train_count", "training cases of a synthetic task", ""),
     ("data.validation_count", "validation cases of a synthetic task", ""),

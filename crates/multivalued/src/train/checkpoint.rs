@@ -63,12 +63,7 @@ fn write(
     recipe: &Recipe,
     training: Option<TrainingState>,
 ) -> Result<()> {
-    let beside = |suffix: &str| {
-        let mut name = folder.file_name().unwrap_or_default().to_os_string();
-        name.push(suffix);
-        folder.with_file_name(name)
-    };
-    let (fresh, old) = (beside(".new"), beside(".old"));
+    let (fresh, old) = (beside(folder, ".new"), beside(folder, ".old"));
     let hashes = files
         .iter()
         .map(|(name, bytes)| (name.to_string(), blake3::hash(bytes).to_hex().to_string()))
@@ -76,6 +71,7 @@ fn write(
     let state =
         State { format: FORMAT.into(), version: VERSION, files: hashes, recipe: recipe.clone(), training };
     let state = serde_json::to_vec_pretty(&state).expect("a state is plain values");
+    let needed: usize = files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + state.len();
     let written = (|| {
         remove(&fresh)?;
         fs::create_dir_all(&fresh).map_err(|source| Error::io(&fresh, source))?;
@@ -87,11 +83,15 @@ fn write(
                 file.write_all(bytes)?;
                 file.sync_all()
             };
-            write(&path).map_err(|source| Error::io(&path, source))?;
+            write(&path).map_err(|source| {
+                let reason = format!("a checkpoint of {needed} bytes could not be written: {source}");
+                Error::io(&path, std::io::Error::new(source.kind(), reason))
+            })?;
         }
         sync_folder(&fresh)?;
-        remove(&old)?;
+        // Where there is none, a crash may have left `.old` as the only one there is.
         if folder.exists() {
+            remove(&old)?;
             fs::rename(folder, &old).map_err(|source| Error::io(folder, source))?;
         }
         fs::rename(&fresh, folder).map_err(|source| Error::io(folder, source))?;
@@ -122,20 +122,23 @@ fn sync_folder(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finishes what a crash between the two renames left: the old checkpoint, moved aside, goes back.
-fn recover(folder: &Path) -> Result<()> {
+/// A folder beside another, its name with an ending.
+fn beside(folder: &Path, ending: &str) -> PathBuf {
     let mut name = folder.file_name().unwrap_or_default().to_os_string();
-    name.push(".old");
-    let old = folder.with_file_name(name);
-    if !folder.exists() && old.exists() {
-        fs::rename(&old, folder).map_err(|source| Error::io(folder, source))?;
-    }
-    Ok(())
+    name.push(ending);
+    folder.with_file_name(name)
+}
+
+/// Where the checkpoint is: at its place, or beside it where a crash came between the two renames.
+/// Readers change nothing: another process may be at work on it.
+fn place_of(folder: &Path) -> PathBuf {
+    let old = beside(folder, ".old");
+    if !folder.exists() && old.exists() { old } else { folder.to_owned() }
 }
 
 /// Whether a complete checkpoint lies there (or lies beside it after a crash).
 pub fn exists(folder: &Path) -> bool {
-    recover(folder).is_ok() && folder.join("state.json").is_file()
+    place_of(folder).join("state.json").is_file()
 }
 
 /// A checkpoint's files, each checked against its hash.
@@ -147,7 +150,7 @@ struct Loaded {
 
 impl Loaded {
     fn read(folder: &Path) -> Result<Self> {
-        recover(folder)?;
+        let folder = &place_of(folder);
         let path = folder.join("state.json");
         let text = fs::read(&path).map_err(|source| match source.kind() {
             std::io::ErrorKind::NotFound => {

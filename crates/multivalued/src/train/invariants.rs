@@ -78,10 +78,10 @@ proptest! {
         let recipe = tiny_recipe(Space::Output, &changes);
         let predictor = Predictor::new(Network::new(&recipe, &Device::cpu()).unwrap(), &recipe);
         let cases = cases(3, [width, height], 1, 1);
-        let together = predictor.predict(&cases.iter().map(|case| &case.image).collect::<Vec<_>>());
+        let together = predictor.predict(&cases.iter().map(|case| &case.image).collect::<Vec<_>>()).unwrap();
         for (case, prediction) in cases.iter().zip(&together) {
             check(prediction, [width, height], 1);
-            prop_assert_eq!(&predictor.predict(&[&case.image])[0], prediction, "alone and in a batch");
+            prop_assert_eq!(&predictor.predict(&[&case.image]).unwrap()[0], prediction, "alone and in a batch");
         }
     }
 }

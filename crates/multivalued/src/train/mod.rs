@@ -238,7 +238,7 @@ impl Trainer {
     }
 
     /// The validation cases' report, by the averaged weights.
-    pub fn validation_report(&mut self) -> Result<Report> {
+    fn validation_report(&mut self) -> Result<Report> {
         let cases = std::mem::take(&mut self.validation);
         let recipe = self.recipe.clone();
         let predictions = self.with_averaged_weights(|network| predict_cases(network, &recipe, &cases));

@@ -98,7 +98,7 @@ fn a_resumed_baseline_is_the_same_to_the_bit() {
         straight.save_for_prediction(&best).unwrap();
         let images: Vec<_> = cases(3, [16, 16], 1, 1).into_iter().map(|case| case.image).collect();
         let images: Vec<_> = images.iter().collect();
-        let opened = Predictor::open(&best, &Device::cpu()).unwrap().predict(&images);
+        let opened = Predictor::open(&best, &Device::cpu()).unwrap().predict(&images).unwrap();
         let own = straight
             .with_averaged_weights(|network| predict_cases(network, &recipe, &cases(3, [16, 16], 1, 1)));
         assert_eq!(opened, own, "{kind}");
@@ -188,7 +188,7 @@ fn other_data_and_weights_alone_do_not_resume() {
 
     let images: Vec<_> = cases(3, [16, 16], 1, 1).into_iter().map(|case| case.image).collect();
     let images: Vec<_> = images.iter().collect();
-    let by = |folder: &Path| Predictor::open(folder, &Device::cpu()).unwrap().predict(&images);
+    let by = |folder: &Path| Predictor::open(folder, &Device::cpu()).unwrap().predict(&images).unwrap();
     assert_eq!(by(&weights), by(&folder), "both predict by the averaged weights");
 }
 
@@ -199,12 +199,11 @@ fn a_crash_while_saving_loses_nothing() {
     // Between the two renames: the old one moved aside, the new one complete but not yet in place.
     fs::rename(&folder, &old).unwrap();
     fs::create_dir(place.path().join("last.new")).unwrap();
-    assert!(exists(&folder), "the old one is put back");
-    assert!(!old.exists());
+    assert!(exists(&folder), "the old one is found");
+    assert!(old.exists(), "whoever only reads moves nothing: the writer may be at work");
     let mut trainer = resume(&folder).unwrap();
     assert_eq!(trainer.steps(), 2);
     // After the second rename: the old one is still there and must not come back.
-    fs::create_dir(&old).unwrap();
     train(&mut trainer, 3);
     trainer.save(&folder, DATA).unwrap();
     assert_eq!(resume(&folder).unwrap().steps(), 3);

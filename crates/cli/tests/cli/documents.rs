@@ -1,0 +1,68 @@
+//! The commands that documents and help texts show can be run as shown.
+
+use std::path::Path;
+
+use crate::workplace::Workplace;
+
+/// The lines of a document that start the program, without their remarks.
+fn shown(document: &str) -> Vec<Vec<String>> {
+    let lines = document.lines().map(|line| line.split(" # ").next().unwrap_or("").trim());
+    let commands = lines.filter_map(|line| line.strip_prefix("multivalued "));
+    commands
+        .map(|line| line.split_whitespace().map(|word| word.trim_matches('\'').to_owned()).collect())
+        .collect()
+}
+
+#[test]
+fn the_five_lines_of_the_readme_go_from_a_folder_to_predictions() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    let commands = shown(&readme);
+    assert_eq!(commands.len(), 5, "{commands:?}");
+    let place = Workplace::with_recipe();
+    place
+        .run(&["generate", "shapes", "--size", "16", "--count", "train=30,test=6", "--out", "data"])
+        .succeeds();
+    place.png("scan.png", 16, &[7; 256]);
+    for command in commands {
+        // A small recipe and an image that is there; all else as shown.
+        let word = |word: &String| match word.as_str() {
+            "lidc" => "tiny.toml".to_owned(),
+            "scan.nii.gz" => "scan.png".to_owned(),
+            other => other.to_owned(),
+        };
+        let words: Vec<String> = command.iter().map(word).collect();
+        place.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).succeeds();
+    }
+    assert!(place.path("runs/mine/report.html").exists());
+    assert!(place.path("predictions/scan/hypothesis-1.png").exists());
+}
+
+#[test]
+fn examples_of_the_help_name_options_and_recipes_that_exist() {
+    let place = Workplace::new();
+    for command in
+        ["generate", "validate", "train", "predict", "evaluate", "calibrate", "inspect", "compare", "bench"]
+    {
+        let help = place.command(&[command, "--help"]).env("COLUMNS", "200").output().unwrap();
+        let help = String::from_utf8(help.stdout).unwrap();
+        let examples = shown(&help);
+        assert!(!examples.is_empty(), "{command}");
+        for example in examples {
+            for option in example.iter().filter_map(|word| word.strip_prefix("--")) {
+                let option = option.split('=').next().unwrap_or("");
+                assert!(
+                    help.contains(&format!("--{option} ")) || help.contains(&format!("--{option}\n")),
+                    "{example:?}"
+                );
+            }
+            // Short enough for a terminal of 80 columns.
+            assert!(example.join(" ").len() + "  multivalued ".len() <= 80, "{example:?}");
+        }
+    }
+    let help = place.run(&["train", "--help"]).succeeds().out;
+    assert!(
+        help.contains("shapes-tiny") && help.contains("lidc") && help.contains("ablation/paper"),
+        "{help}"
+    );
+}
