@@ -61,7 +61,7 @@ fn serialise(tensors: Named, metadata: HashMap<String, String>) -> Vec<u8> {
     let bytes: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
         .into_iter()
         .map(|(name, tensor)| {
-            let bytes = tensor.values().iter().flat_map(|value| value.to_le_bytes()).collect();
+            let bytes = tensor.to_vec().into_iter().flat_map(|value| value.to_le_bytes()).collect();
             (name, tensor.shape().to_vec(), bytes)
         })
         .collect();

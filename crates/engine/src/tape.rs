@@ -12,6 +12,7 @@
 //! intermediate is freed as soon as the caller drops it.
 
 use crate::cpu::elementwise;
+use crate::cuda::ops::elementwise as gpu;
 use crate::parameters::{ParameterId, Parameters};
 use crate::shape::Shape;
 use crate::tensor::{Device, Tensor};
@@ -54,12 +55,24 @@ impl Flow {
         let Some(Target(index)) = target else { return };
         let gradient = gradient();
         match &mut self.gradients[index] {
-            Some(sum) => {
+            Some(sum) if sum.on_gpu().is_none() => {
                 let isa = sum.isa();
                 elementwise::update(isa, sum.values_mut(), gradient.values(), |a, b| a + b);
             }
-            empty => *empty = Some(gradient),
+            slot => {
+                *slot = Some(match slot.take() {
+                    Some(sum) => gpu::update(sum, &gradient, gpu::Binary::Add),
+                    None => gradient,
+                });
+            }
         }
+    }
+
+    /// As [`add`](Self::add), by an operation that can add what has come so far itself.
+    pub fn sum(&mut self, target: Option<Target>, gradient: impl FnOnce(Option<Tensor>) -> Tensor) {
+        let Some(Target(index)) = target else { return };
+        let sum = gradient(self.gradients[index].take());
+        self.gradients[index] = Some(sum);
     }
 }
 
