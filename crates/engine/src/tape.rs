@@ -24,6 +24,8 @@ use std::rc::Rc;
 pub struct Var {
     tensor: Tensor,
     node: Option<Node>,
+    /// Whether its operation ends in a relu, which lets no gradient through where the value is zero.
+    relu: bool,
 }
 
 #[derive(Clone)]
@@ -47,6 +49,10 @@ pub(crate) struct Target(usize);
 /// The gradients on their way back.
 pub(crate) struct Flow {
     gradients: Vec<Option<Tensor>>,
+    /// Which gradients are already zero where their operation's relu is.
+    masked: Vec<bool>,
+    /// Whether the gradient now handed to an operation is.
+    is_masked: bool,
 }
 
 impl Flow {
@@ -54,6 +60,7 @@ impl Flow {
     pub fn add(&mut self, target: Option<Target>, gradient: impl FnOnce() -> Tensor) {
         let Some(Target(index)) = target else { return };
         let gradient = gradient();
+        self.masked[index] = false;
         match &mut self.gradients[index] {
             Some(sum) if sum.on_gpu().is_none() => {
                 let isa = sum.isa();
@@ -68,18 +75,30 @@ impl Flow {
         }
     }
 
-    /// As [`add`](Self::add), by an operation that can add what has come so far itself.
-    pub fn sum(&mut self, target: Option<Target>, gradient: impl FnOnce(Option<Tensor>) -> Tensor) {
+    /// As [`add`](Self::add), by an operation that can add what has come so far itself, and drop what
+    /// the relu behind `target` would drop (`masked`).
+    pub fn sum(
+        &mut self,
+        target: Option<Target>,
+        masked: bool,
+        gradient: impl FnOnce(Option<Tensor>) -> Tensor,
+    ) {
         let Some(Target(index)) = target else { return };
         let sum = gradient(self.gradients[index].take());
         self.gradients[index] = Some(sum);
+        self.masked[index] = masked;
+    }
+
+    /// Whether the gradient an operation was just given is already zero where its relu is.
+    pub fn is_masked(&self) -> bool {
+        self.is_masked
     }
 }
 
 impl Var {
     /// A value that no gradient reaches.
     pub fn constant(tensor: Tensor) -> Self {
-        Self { tensor, node: None }
+        Self { tensor, node: None, relu: false }
     }
 
     /// The value.
@@ -116,6 +135,16 @@ impl Var {
         self.node.as_ref().map(|node| Target(node.index))
     }
 
+    /// Marks the result of an operation that ends in a relu.
+    pub(crate) fn ending_in_relu(self, relu: bool) -> Self {
+        Self { relu, ..self }
+    }
+
+    /// Whether its operation ends in a relu and is told so by [`Flow::is_masked`].
+    pub(crate) fn ends_in_relu(&self) -> bool {
+        self.relu
+    }
+
     pub(crate) fn values(&self) -> &[f32] {
         self.tensor.values()
     }
@@ -139,7 +168,7 @@ impl Var {
         let mut entries = node.tape.borrow_mut();
         entries.push(Entry::Operation(Some(Box::new(backward))));
         let index = entries.len() - 1;
-        Self { tensor, node: Some(Node { tape: node.tape.clone(), index }) }
+        Self { tensor, node: Some(Node { tape: node.tape.clone(), index }), relu: false }
     }
 }
 
@@ -180,7 +209,7 @@ impl Tape {
                 entries.push(Entry::Parameter(id));
                 Node { tape: self.entries.clone(), index: entries.len() - 1 }
             });
-            Var { tensor: self.parameters[id.0].clone(), node }
+            Var { tensor: self.parameters[id.0].clone(), node, relu: false }
         });
         leaf.clone()
     }
@@ -192,11 +221,13 @@ impl Tape {
         let Some(node) = &loss.node else { return gradients };
         assert!(Rc::ptr_eq(&node.tape, &self.entries), "the loss was computed on another tape");
         let mut entries = std::mem::take(&mut *self.entries.borrow_mut());
-        let mut flow = Flow { gradients: vec![None; entries.len()] };
+        let count = entries.len();
+        let mut flow = Flow { gradients: vec![None; count], masked: vec![false; count], is_masked: false };
         flow.gradients[node.index] = Some(Tensor::full(&loss.device(), loss.shape(), 1.0));
         for (index, entry) in entries.iter_mut().enumerate().rev() {
             // Taken in every case: what an operation saved is freed as soon as it is behind us.
             let gradient = flow.gradients[index].take();
+            flow.is_masked = flow.masked[index];
             match entry {
                 Entry::Parameter(id) => gradients.by_parameter[id.0] = gradient,
                 Entry::Operation(backward) => {

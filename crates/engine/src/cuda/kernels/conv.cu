@@ -2,7 +2,8 @@
 //
 // The pixels of a tile and their neighbours are copied once for each 64 bytes of channels; a tap of the
 // kernel is then only another row of shared memory, so that nothing is unrolled and nothing read nine
-// times. Bias, residual, relu and the change of type happen while the tile is written.
+// times. Bias, residual, relu and the change of type happen while the tile is written; on the way back
+// `mask` (the convolution's input) drops the gradient that the relu before it would drop anyway.
 
 // Bytes between rows of 64 in shared memory: 16 more, so that eight rows meet eight banks.
 constexpr int ROW = 80;
@@ -10,8 +11,9 @@ constexpr int ROW = 80;
 template <int P, int TAPS, int BN>
 __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
     const typename Element<P>::type* __restrict__ x, const typename Element<P>::type* __restrict__ weight,
-    const float* __restrict__ bias, const typename Element<P>::type* __restrict__ residual, void* __restrict__ out,
-    Tiling t, int inputs, int outputs, int relu, int flip, int wide_out) {
+    const float* __restrict__ bias, const typename Element<P>::type* __restrict__ residual,
+    const typename Element<P>::type* __restrict__ mask, void* __restrict__ out, Tiling t, int inputs, int outputs,
+    int relu, int flip, int wide_out) {
     typedef typename Element<P>::type T;
     constexpr int E = 16 / sizeof(T), CHUNK = 64 / sizeof(T);
     constexpr int R = TAPS == 9 ? 1 : 0, TOGETHER = TAPS == 9 ? 3 : 1, PARTS = TAPS / TOGETHER;
@@ -39,6 +41,17 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
         from[i] = inside ? (place.image * t.height + y) * t.width + at : -1;
     }
 
+    // The same of the weights; the tap and the channels of a step are added to it.
+    constexpr int PIECES = (TOGETHER * BN * 4 + 255) / 256;
+    const int per_tap = outputs * inputs, direction = flip ? -per_tap : per_tap;
+    int weight_from[PIECES];
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        int row = thread / 4 + i * 64, n = first_output + row % BN;
+        bool inside = row < TOGETHER * BN && n < outputs;
+        weight_from[i] = inside ? (flip ? (TAPS - 1) * per_tap : 0) + row / BN * direction + n * inputs : -1;
+    }
+
     auto copy = [&](int step) {
         int chunk = step / PARTS, part = step % PARTS;
         if (part == 0) {
@@ -48,20 +61,22 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
                 int piece = thread + i * 256, channel = chunk * CHUNK + piece % 4 * E;
                 if (piece >= halo * 4) break;
                 bool valid = from[i] >= 0 && channel < inputs;
-                const T* source = x + (valid ? (i64)from[i] * inputs + channel : 0);
+                const T* source = x + ((i64)from[i] * inputs + channel);
                 u32 target = to + piece / 4 * ROW + piece % 4 * 16;
                 if (aligned) copy_async(target, source, valid);
                 else copy_slowly(target, source, valid ? inputs - channel : 0);
             }
         }
         u32 to = weights + (step % 2) * TOGETHER * BN * ROW;
-        for (int piece = thread; piece < TOGETHER * BN * 4; piece += 256) {
-            int row = piece / 4, tap = part * TOGETHER + row / BN, n = first_output + row % BN;
-            int channel = chunk * CHUNK + piece % 4 * E;
-            bool valid = n < outputs && channel < inputs;
-            if (flip) tap = TAPS - 1 - tap;
-            const T* source = weight + (valid ? ((i64)tap * outputs + n) * inputs + channel : 0);
-            u32 target = to + row * ROW + piece % 4 * 16;
+        int channel = chunk * CHUNK + thread % 4 * E;
+        const T* taps = weight + (part * TOGETHER * direction + channel);
+#pragma unroll
+        for (int i = 0; i < PIECES; i++) {
+            int row = thread / 4 + i * 64;
+            if (PIECES * 64 > TOGETHER * BN && row >= TOGETHER * BN) break;
+            bool valid = weight_from[i] >= 0 && channel < inputs;
+            const T* source = taps + weight_from[i];
+            u32 target = to + row * ROW + thread % 4 * 16;
             if (aligned) copy_async(target, source, valid);
             else copy_slowly(target, source, valid ? inputs - channel : 0);
         }
@@ -102,7 +117,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
                 for (int n = 0; n < NF; n++) {
                     Fragment<P, 4> b;
                     load_matrices(raw, b_tile + b_row + (i * BN + n * 16) * ROW + k * 32);
-                    b.set(raw);
+                    b.template set<true>(raw);
 #pragma unroll
                     for (int m = 0; m < 2; m++) {
                         multiply<P, 4>(sums[m][2 * n], a[m], b, 0);
@@ -148,6 +163,11 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
 #pragma unroll
                 for (int i = 0; i < 8; i++) values[i] = relu_of(values[i]);
             }
+            if (mask) {
+                load<8>(mask + to, more);
+#pragma unroll
+                for (int i = 0; i < 8; i++) values[i] = more[i] > 0.0f ? values[i] : 0.0f;
+            }
             if (wide_out) store<8>((float*)out + to, values);
             else store<8>((T*)out + to, values);
         } else {
@@ -156,6 +176,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
                 if (bias) value += bias[n + i];
                 if (residual) value += to_float(residual[to + i]);
                 if (relu) value = relu_of(value);
+                if (mask && !(to_float(mask[to + i]) > 0.0f)) value = 0.0f;
                 if (wide_out) ((float*)out)[to + i] = value;
                 else ((T*)out)[to + i] = from_float<T>(value);
             }

@@ -1,11 +1,13 @@
 // The gradient of a convolution's weights: sums over pixels of input times output gradient, all taps at
 // once. Each block walks over every `gridDim.x`-th tile of pixels and keeps MT x NT channels of every
-// tap in registers; the partial sums are added afterwards in a fixed order, so that results repeat.
+// tap in registers; the partial sums are added afterwards in a fixed order, so that results repeat. The
+// bias's gradient is that of one more input, which is one everywhere.
 
 template <int P, int TAPS, int MT, int NT>
 __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::type* __restrict__ x,
                                                    const typename Element<P>::type* __restrict__ dy,
-                                                   float* __restrict__ partial, Tiling t, int inputs, int outputs) {
+                                                   float* __restrict__ partial, float* __restrict__ bias_partial,
+                                                   Tiling t, int inputs, int outputs) {
     typedef typename Element<P>::type T;
     constexpr int E = 16 / sizeof(T), R = TAPS == 9 ? 1 : 0;
     // Rows are padded so that the lanes' reads meet different banks.
@@ -13,7 +15,7 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
     constexpr int WARPS_M = MT / 16, WARPS_N = 2, WARPS_K = 8 / (WARPS_M * WARPS_N);
     constexpr int WN = NT / WARPS_N, NF = WN / 8, DEPTH = P == BF16 ? 16 : 8;
     extern __shared__ __align__(16) unsigned char memory[];
-    __shared__ int places[128];
+    __shared__ int places[128], coordinates[256];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int warp_m = warp % WARPS_M * 16, warp_n = warp / WARPS_M % WARPS_N * WN;
@@ -26,32 +28,45 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
 
     // Pixels past the tile's end have no gradient; their input may be any.
     if (thread < 128) places[thread] = thread < pixels ? thread / t.tile_w * across + thread % t.tile_w : 0;
+    if (thread < halo) coordinates[thread] = (thread / across) << 16 | thread % across;
+    __syncthreads();
 
     auto copy = [&](int tile, int which) {
         Place place = tile_place(t, tile);
         u32 to = shared_address(memory) + which * stage;
-        for (int piece = thread; piece < halo * (MT / E); piece += 256) {
-            int pixel = piece / (MT / E), channel = first_input + piece % (MT / E) * E;
-            int y = place.y + pixel / across - R, at = place.x + pixel % across - R;
-            bool valid = channel < inputs && y >= 0 && y < t.height && at >= 0 && at < t.width;
-            const T* source = x + (valid ? ((i64)(place.image * t.height + y) * t.width + at) * inputs + channel : 0);
-            u32 target = to + pixel * XROW + piece % (MT / E) * 16;
+        const T* image = x + (i64)place.image * t.height * t.width * inputs;
+        int channel = first_input + thread % (MT / E) * E;
+        for (int pixel = thread / (MT / E); pixel < halo; pixel += 256 / (MT / E)) {
+            int coordinate = coordinates[pixel];
+            int y = place.y + (coordinate >> 16) - R, at = place.x + (coordinate & 0xffff) - R;
+            bool valid = channel < inputs && (u32)y < (u32)t.height && (u32)at < (u32)t.width;
+            const T* source = image + ((i64)(y * t.width + at) * inputs + channel);
+            u32 target = to + pixel * XROW + thread % (MT / E) * 16;
             if (x_aligned) copy_async(target, source, valid);
             else copy_slowly(target, source, valid ? inputs - channel : 0);
         }
         to += halo * XROW;
-        for (int piece = thread; piece < 128 * (NT / E); piece += 256) {
-            int pixel = piece / (NT / E), channel = first_output + piece % (NT / E) * E;
-            int y = place.y + pixel / t.tile_w, at = place.x + pixel % t.tile_w;
+        const T* gradient = dy + (i64)place.image * t.height * t.width * outputs;
+        channel = first_output + thread % (NT / E) * E;
+        for (int pixel = thread / (NT / E); pixel < 128; pixel += 256 / (NT / E)) {
+            int coordinate = coordinates[places[pixel]];
+            int y = place.y + (coordinate >> 16), at = place.x + (coordinate & 0xffff);
             bool valid = channel < outputs && pixel < pixels && y < t.height && at < t.width;
-            const T* source = dy + (valid ? ((i64)(place.image * t.height + y) * t.width + at) * outputs + channel : 0);
-            u32 target = to + pixel * DROW + piece % (NT / E) * 16;
+            const T* source = gradient + ((i64)(y * t.width + at) * outputs + channel);
+            u32 target = to + pixel * DROW + thread % (NT / E) * 16;
             if (dy_aligned) copy_async(target, source, valid);
             else copy_slowly(target, source, valid ? outputs - channel : 0);
         }
         copies_commit();
     };
 
+    const bool sums_bias = bias_partial && blockIdx.y == 0 && warp_m == 0;
+    Fragment<P, 4> ones;
+    {
+        u32 one = P == BF16 ? 0x3f803f80u : 0x3f800000u, raw[4] = {one, one, one, one};
+        ones.set(raw);
+    }
+    float bias_sums[NF][4] = {};
     float sums[TAPS][NF][4] = {};
     int which = 0;
     if (blockIdx.x < tiles) copy(blockIdx.x, 0);
@@ -71,6 +86,10 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
                     load_matrices_transposed(raw, row + n * 32);
 #pragma unroll
                     for (int i = 0; i < 4; i++) b.high[4 * n + i] = raw[i];
+                }
+                if (sums_bias) {
+#pragma unroll
+                    for (int n = 0; n < NF; n++) multiply<P, 2 * NF>(bias_sums[n], ones, b, 2 * n);
                 }
                 u32 column = shared_address(x_tile) + places[step * 16 + lane % 8 + lane / 16 * 8] * XROW +
                              (warp_m + lane / 8 % 2 * 8) * 2;
@@ -93,6 +112,10 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
                         raw_b[2 * n + i] =
                             *(const u32*)(dy_tile + (k + 4 * i) * DROW + (warp_n + n * 8 + lane / 4) * 4);
                 b.set(raw_b);
+                if (sums_bias) {
+#pragma unroll
+                    for (int n = 0; n < NF; n++) multiply<P, 2 * NF>(bias_sums[n], ones, b, 2 * n);
+                }
                 const unsigned char* column = x_tile + (warp_m + lane / 4) * 4;
                 int first = places[k] * XROW, second = places[k + 4] * XROW;
 #pragma unroll
@@ -109,6 +132,15 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
         }
     }
 
+    if (sums_bias && lane < 4) {
+#pragma unroll
+        for (int n = 0; n < NF; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                int o = first_output + warp_n + n * 8 + lane * 2 + i;
+                if (o < outputs) bias_partial[(i64)(blockIdx.x * WARPS_K + warp_k) * outputs + o] = bias_sums[n][i];
+            }
+    }
     float* to = partial + (i64)(blockIdx.x * WARPS_K + warp_k) * TAPS * inputs * outputs;
 #pragma unroll
     for (int tap = 0; tap < TAPS; tap++)
@@ -122,10 +154,10 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
             }
 }
 
-// Weights [taps, inputs, outputs] in the activations' type, with or without the channels swapped.
-template <class T>
-__global__ void weight_twin(const float* __restrict__ weight, T* __restrict__ out, int inputs, int outputs, int swap,
-                            int count) {
+// Weights [taps, inputs, outputs] as the tensor cores take them, with or without the channels swapped.
+template <int P>
+__global__ void weight_twin(const float* __restrict__ weight, typename Element<P>::type* __restrict__ out, int inputs,
+                            int outputs, int swap, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;
     int from = i;
@@ -133,5 +165,7 @@ __global__ void weight_twin(const float* __restrict__ weight, T* __restrict__ ou
         int c = i % inputs, o = i / inputs % outputs, tap = i / (inputs * outputs);
         from = (tap * inputs + c) * outputs + o;
     }
-    out[i] = from_float<T>(weight[from]);
+    float value = weight[from];
+    if constexpr (P == TF32) value = __uint_as_float(to_tf32(value));
+    out[i] = from_float<typename Element<P>::type>(value);
 }

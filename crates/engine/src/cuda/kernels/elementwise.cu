@@ -228,11 +228,11 @@ struct Between {
 };
 
 __device__ __forceinline__ Between between(int i, int from, int to, int aligned) {
-    double position;
-    if (aligned) position = to == 1 ? 0.0 : (double)i * (from - 1) / (to - 1);
-    else position = fmax((i + 0.5) * from / to - 0.5, 0.0);
+    float position;
+    if (aligned) position = to == 1 ? 0.0f : i * ((float)(from - 1) / (to - 1));
+    else position = fmaxf((i + 0.5f) * ((float)from / to) - 0.5f, 0.0f);
     int first = min((int)position, from - 1);
-    return Between{first, min(first + 1, from - 1), (float)(position - first)};
+    return Between{first, min(first + 1, from - 1), position - first};
 }
 
 template <class T, int V>
@@ -263,13 +263,13 @@ __device__ __forceinline__ float share(int i, int o, int from, int to, int align
     return (b.first == i ? 1.0f - b.weight : 0.0f) + (b.second == i ? b.weight : 0.0f);
 }
 
-// The outputs that input `i` may enter.
+// The outputs that input `i` may enter: those less than one input away, and at the ends all beyond.
 __device__ __forceinline__ int2 reach(int i, int from, int to, int aligned) {
     float factor = aligned ? (from > 1 ? (float)(to - 1) / (from - 1) : (float)to) : (float)to / from;
     float offset = aligned ? 0.0f : 0.5f;
-    int low = (int)floorf((i - 1 + offset) * factor - offset) - 1;
-    int high = (int)ceilf((i + 1 + offset) * factor - offset) + 1;
-    return make_int2(max(low, 0), min(high, to - 1));
+    int low = (int)ceilf((i - 1 + offset) * factor - offset - 1e-3f);
+    int high = (int)floorf((i + 1 + offset) * factor - offset + 1e-3f);
+    return make_int2(i == 0 ? 0 : max(low, 0), i == from - 1 ? to - 1 : min(high, to - 1));
 }
 
 template <class T, int V>

@@ -3,16 +3,16 @@
 
 // out[i] = factor · Σ_part partial[part, i], for each of gridDim.y segments.
 __global__ void sum_parts(const float* partial, float* out, int parts, i64 size, float factor) {
-    __shared__ float sums[8][33];
+    __shared__ float sums[32][33];
     i64 i = (i64)blockIdx.x * 32 + threadIdx.x;
     const float* from = partial + (i64)blockIdx.y * parts * size;
     float sum = 0.0f;
     if (i < size)
-        for (int part = threadIdx.y; part < parts; part += 8) sum += from[part * size + i];
+        for (int part = threadIdx.y; part < parts; part += blockDim.y) sum += from[part * size + i];
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y == 0 && i < size) {
-        for (int k = 1; k < 8; k++) sum += sums[k][threadIdx.x];
+        for (int k = 1; k < blockDim.y; k++) sum += sums[k][threadIdx.x];
         out[blockIdx.y * size + i] = sum * factor;
     }
 }

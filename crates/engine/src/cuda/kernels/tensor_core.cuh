@@ -83,10 +83,11 @@ template <int P, int N> struct Fragment {
     u32 high[N];
     u32 low[P == F32 ? N : 1];
 
-    __device__ __forceinline__ void set(const u32 (&raw)[N]) {
+    // `rounded`: the values were rounded to tf32 before.
+    template <bool rounded = false> __device__ __forceinline__ void set(const u32 (&raw)[N]) {
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            if constexpr (P == BF16) {
+            if constexpr (P == BF16 || (P == TF32 && rounded)) {
                 high[i] = raw[i];
             } else {
                 float value = __uint_as_float(raw[i]);
@@ -110,7 +111,7 @@ __device__ __forceinline__ void multiply(float (&c)[4], const Fragment<P, 4>& a,
     }
 }
 
-// How output pixels fall into tiles of tile_h x tile_w, at most 128 each.
+// How output pixels fall into tiles of tile_h x tile_w.
 struct Tiling {
     int batch, height, width;
     int tile_h, tile_w, tiles_y, tiles_x;

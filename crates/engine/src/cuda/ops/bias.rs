@@ -62,6 +62,7 @@ pub(crate) fn sample_bias(
     add(x.tensor(), &wide(bias.tensor()), [samples, repeats, pixels, channels], relu, &out);
     let (to_x, to_bias, y) = (x.target(), bias.target(), relu.then(|| out.clone()));
     Var::record(&[x, bias], out, move |dy, flow| {
+        let y = y.filter(|_| !flow.is_masked());
         let Masked { dy, sums } = mask_and_sum(dy, y.as_ref(), to, channels, samples, to_bias.is_some(), 1.0);
         if let Some(sums) = sums {
             flow.add(to_bias, || sums);
@@ -79,4 +80,5 @@ pub(crate) fn sample_bias(
             dx
         });
     })
+    .ending_in_relu(relu)
 }

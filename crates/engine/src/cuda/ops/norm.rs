@@ -65,6 +65,7 @@ pub(crate) fn grouped(
     let mut operands = vec![x, scale, shift];
     operands.extend(residual);
     Var::record(&operands, out, move |dy, flow| {
+        let y = y.filter(|_| !flow.is_masked());
         let Masked { dy, .. } = mask_and_sum(dy, y.as_ref(), to, channels, 1, false, 1.0);
         flow.add(to_residual, || dy.clone());
         if to_x.is_none() && to_scale.is_none() && to_shift.is_none() {
@@ -110,6 +111,7 @@ pub(crate) fn grouped(
         flow.add(to_scale, || d_scale);
         flow.add(to_shift, || d_shift);
     })
+    .ending_in_relu(relu)
 }
 
 pub(crate) fn batch_norm(x: &Var, epsilon: f32, [batch, features]: [usize; 2]) -> (Var, BatchStatistics) {
