@@ -31,7 +31,6 @@ pub struct Bench {
 
 impl Bench {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open()?;
         let mut recipe = Recipe::open(&self.recipe)?;
         // Enough to fill some batches; a data set is read as a whole.
         recipe.data.train_count = recipe.data.train_count.min(4 * recipe.train.batch);
@@ -40,6 +39,7 @@ impl Bench {
             recipe.set(set)?;
         }
         recipe.validate()?;
+        let device = self.device.open(recipe.train.precision)?;
         let train = Splits::load(&recipe.data)?.train;
         let shown: Vec<_> = train.iter().take(64).cloned().collect();
         let mut trainer = Trainer::new(&recipe, train, Vec::new(), &device)?;
@@ -63,9 +63,15 @@ impl Bench {
         });
         let predict = median(predict_times.collect());
         let size = shown.first().map_or(0, |case| case.image.width());
+        let peak = match device.peak_gflops() {
+            Some(peak) => format!("{peak:.0} GFLOP/s of f32 multiply-adds"),
+            None => {
+                format!("{:.2} GiB of GPU memory at most", device.peak_bytes() as f64 / (1u64 << 30) as f64)
+            }
+        };
         let rows = [
             ("device", description(&device)),
-            ("peak", format!("{:.0} GFLOP/s of f32 multiply-adds", device.peak_gflops())),
+            ("peak", peak),
             (
                 "recipe",
                 format!("{}, {} images of {size} x {size} in a step", self.recipe, recipe.train.batch),

@@ -89,7 +89,7 @@ impl Bound {
 
 impl Evaluate {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open()?;
+        let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
         let cases = match &self.data {
             Some(path) => Cases::of_path(path, &self.reading)?,

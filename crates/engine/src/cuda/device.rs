@@ -55,6 +55,8 @@ struct Inner {
     stream: sys::CUstream,
     kernels: HashMap<String, sys::CUfunction>,
     pool: Mutex<Pool>,
+    /// Memory that the GPU can write to directly, for downloads.
+    pinned: Mutex<Pinned>,
     /// Events around every launch, while launches are timed.
     timed: Mutex<Option<Vec<(String, [sys::CUevent; 2])>>>,
 }
@@ -182,6 +184,7 @@ impl Cuda {
             stream,
             kernels,
             pool: Mutex::default(),
+            pinned: Mutex::default(),
             timed: Mutex::default(),
         })))
     }
@@ -252,10 +255,8 @@ impl Cuda {
         if result != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             must(result, "taking memory");
         }
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: places for two numbers.
-        unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
-        fail(DeviceError::OutOfMemory { wanted_mib: bytes >> 20, held_mib: held >> 20, free_mib: free >> 20 })
+        let (wanted_mib, held_mib, free_mib) = (bytes >> 20, held >> 20, self.free_bytes() >> 20);
+        fail(DeviceError::OutOfMemory { wanted_mib, held_mib, free_mib })
     }
 
     pub(super) fn give_back(&self, pointer: u64, bytes: usize) {
@@ -318,11 +319,26 @@ impl Cuda {
     /// Copies bytes from the GPU, once all work before is done.
     pub(crate) fn download(&self, from: u64, bytes: &mut [u8]) {
         self.make_current();
+        let mut pinned = self.0.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        pinned.grow(bytes.len());
+        let to = pinned.memory.unwrap_or(bytes.as_mut_ptr());
         // SAFETY: callers give a buffer at least as long as the bytes; waited for right below.
-        let result =
-            unsafe { sys::cuMemcpyDtoHAsync_v2(bytes.as_mut_ptr().cast(), from, bytes.len(), self.0.stream) };
+        let result = unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes.len(), self.0.stream) };
         must(result, "copying from the GPU");
         self.synchronise();
+        if let Some(memory) = pinned.memory {
+            // SAFETY: at least as long, written by the copy that was waited for, and behind a lock.
+            bytes.copy_from_slice(unsafe { std::slice::from_raw_parts(memory, bytes.len()) });
+        }
+    }
+
+    /// Bytes of the GPU's memory that nobody holds.
+    pub fn free_bytes(&self) -> usize {
+        self.make_current();
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: places for two numbers.
+        unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
+        free
     }
 
     pub(crate) fn copy(&self, from: u64, to: u64, bytes: usize) {
@@ -381,6 +397,36 @@ impl Cuda {
     }
 }
 
+/// Memory of this machine at a fixed place, which the GPU writes to at full speed; none where the
+/// system refuses it.
+#[derive(Default)]
+struct Pinned {
+    memory: Option<*mut u8>,
+    bytes: usize,
+}
+
+impl Pinned {
+    fn grow(&mut self, bytes: usize) {
+        if self.memory.is_some() && bytes <= self.bytes {
+            return;
+        }
+        self.free();
+        let mut memory = std::ptr::null_mut();
+        // SAFETY: a place for an address.
+        let result = unsafe { sys::cuMemAllocHost_v2(&mut memory, bytes.max(1 << 16)) };
+        if result == CUresult::CUDA_SUCCESS {
+            (self.memory, self.bytes) = (Some(memory.cast()), bytes.max(1 << 16));
+        }
+    }
+
+    fn free(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            // SAFETY: taken by `grow`; no copy to it is under way.
+            unsafe { sys::cuMemFreeHost(memory.cast()) };
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         let free = self.pool.get_mut().unwrap_or_else(PoisonError::into_inner).drain();
@@ -389,6 +435,7 @@ impl Drop for Inner {
         unsafe {
             sys::cuCtxSetCurrent(self.context);
             sys::cuStreamSynchronize(self.stream);
+            self.pinned.get_mut().unwrap_or_else(PoisonError::into_inner).free();
             for pointer in free {
                 sys::cuMemFree_v2(pointer);
             }

@@ -15,6 +15,7 @@
 //! | `program` | compiling kernels |
 //! | `device`, `memory` | the GPU, its stream and launches; buffers and their pool |
 //! | `ops` | the operations, with their gradients |
+//! | `resident` | images that stay on the GPU, and batches of them |
 #![allow(unsafe_code)]
 
 mod device;
@@ -23,8 +24,10 @@ mod library;
 mod memory;
 pub(crate) mod ops;
 mod program;
+mod resident;
 
 pub(crate) use device::{Arg, Grid};
 pub use device::{Cuda, KernelTime, Precision};
 pub use error::{DeviceError, catching};
 pub(crate) use memory::{Buffer, Element};
+pub use resident::{Pick, ResidentImages};

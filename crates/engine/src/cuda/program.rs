@@ -72,7 +72,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
             vec![
                 typed(&["binary", "unary", "unary_backward", "fill", "spread_rows"]),
                 typed(&["gather_rows", "gather_rows_backward", "sum_repeats"]),
-                plain(&["lerp", "transpose"]),
+                plain(&["lerp", "transpose", "gather_images<float>", "gather_images<unsigned char>"]),
                 casts,
             ],
         ),

@@ -25,7 +25,7 @@ fn buffer(tensor: &Tensor) -> &Buffer {
     tensor.on_gpu().unwrap_or_else(|| panic!("operands of one operation are on different devices"))
 }
 
-fn arg(tensor: &Tensor) -> Arg {
+pub(super) fn arg(tensor: &Tensor) -> Arg {
     buffer(tensor).arg()
 }
 
@@ -38,7 +38,7 @@ fn element(tensor: &Tensor) -> Element {
 }
 
 /// A tensor whose values are still to be written.
-fn empty(cuda: &Cuda, shape: impl Into<Shape>, element: Element) -> Tensor {
+pub(super) fn empty(cuda: &Cuda, shape: impl Into<Shape>, element: Element) -> Tensor {
     let shape = shape.into();
     Tensor::from_gpu(Buffer::new(cuda, shape.volume(), element), shape)
 }
