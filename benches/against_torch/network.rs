@@ -207,11 +207,13 @@ impl Network {
         self.decode(tape, &features, &code).bce_with_logits(y.tensor()).mean()
     }
 
-    /// The logits of `count` hypotheses of one image.
+    /// The logits of `count` hypotheses of each image.
     pub fn predict(&self, x: &Var, count: usize) -> Vec<f32> {
         let tape = Tape::frozen(&self.parameters);
         let (features, _) = self.embed(&tape, x);
-        let codes = tape.get(self.codes).gather_rows(&(0..count).collect::<Vec<_>>());
+        let codes = tape
+            .get(self.codes)
+            .gather_rows(&(0..x.shape()[0] * count).map(|row| row % count).collect::<Vec<_>>());
         self.decode(&tape, &features, &codes).tensor().to_vec()
     }
 }

@@ -2,9 +2,10 @@
 
 use std::str::FromStr;
 
-use multivalued_engine::Device;
+use multivalued_engine::{Device, Precision};
 
 use crate::exit::{Failure, Outcome};
+use crate::terminal::complain;
 
 /// As `--device` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,15 +36,26 @@ impl FromStr for DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// The device. Only `auto` may end at another device than the one that was named.
-    pub fn open(self) -> Outcome<Device> {
+    /// The device, a GPU with the given precision. Only `auto` may end at another device than the one
+    /// that was named, and says which.
+    pub fn open(self, precision: impl Into<Precision>) -> Outcome<Device> {
         match self {
-            Self::Auto | Self::Cpu => Ok(Device::cpu()),
-            Self::Cuda(number) => Err(Failure::user(
-                format!("--device cuda:{number}"),
-                "this build has no CUDA support; use --device cpu, or auto for the fastest there is",
-            )),
+            Self::Cpu => Ok(Device::cpu()),
+            Self::Cuda(number) => Device::cuda(number, precision.into())
+                .map_err(|error| Failure::user(format!("--device cuda:{number}"), error)),
+            Self::Auto => {
+                let device = Device::cuda(0, precision.into()).unwrap_or_else(|_| Device::cpu());
+                if let Device::Cuda(_) = device {
+                    complain(&format!("computing on {}", description(&device)));
+                }
+                Ok(device)
+            }
         }
+    }
+
+    /// The device for a trained model: what a GPU rounds is far below what a mask shows.
+    pub fn open_to_predict(self) -> Outcome<Device> {
+        self.open(Precision::Tf32)
     }
 }
 
@@ -53,6 +65,7 @@ pub fn description(device: &Device) -> String {
     match device {
         // The engine's own word for it: `Cpu(Avx512)`.
         Device::Cpu(cpu) => format!("{}, {threads} threads", format!("{cpu:?}").replace("Cpu(", "CPU (")),
+        Device::Cuda(cuda) => format!("{cuda:?}"),
         other => format!("{other:?}"),
     }
 }

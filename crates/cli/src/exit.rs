@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use multivalued_engine::DeviceError;
+
 /// Why a command did not end with 0.
 #[derive(Debug)]
 pub enum Failure {
@@ -12,7 +14,7 @@ pub enum Failure {
     BelowBound(String),
     /// 2: something the user can repair: an argument, a recipe, a file.
     User(String),
-    /// 74: the operating system refused to read or write.
+    /// 74: the operating system refused to read or write, or a GPU failed.
     Io(String),
     /// 75: stopped by a signal after a checkpoint was saved.
     Interrupted(String),
@@ -88,6 +90,16 @@ impl From<multivalued::Error> for Failure {
         match error {
             multivalued::Error::Data(error) => error.into(),
             multivalued::Error::Io { path, source } => Self::io(&path, &source),
+            multivalued::Error::Device(error) => error.into(),
+            other => Self::User(other.to_string()),
+        }
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Failed { .. } => Self::Io(error.to_string()),
             other => Self::User(other.to_string()),
         }
     }

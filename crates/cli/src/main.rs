@@ -27,7 +27,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    match command::Program::parse().run() {
+    let program = command::Program::parse();
+    // A GPU that fails far inside a command ends it as any other error does.
+    match multivalued_engine::catching(|| program.run()).map_err(exit::Failure::from).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

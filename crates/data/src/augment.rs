@@ -34,6 +34,12 @@ pub struct Augmentation {
 }
 
 impl Augmentation {
+    /// Whether samples are only flipped and turned by quarters, which moves pixels and changes none.
+    pub fn only_turns(&self) -> bool {
+        let others = Self { flip_horizontal: 0.0, flip_vertical: 0.0, quarter_turns: false, ..self.clone() };
+        others == Self::default()
+    }
+
     /// Refuses values that mean nothing.
     pub fn validate(&self) -> Result<()> {
         let bounds = [
@@ -95,6 +101,17 @@ pub struct Drawn {
 }
 
 impl Drawn {
+    /// Where the pixels of a flipped and turned image come from, about its centre: a signed permutation
+    /// of x and y. None where more is done to it.
+    pub fn turn(&self, size: [usize; 2]) -> Option<[[i8; 2]; 2]> {
+        let still = self.angle == 0.0 && self.scale == 1.0 && self.crop.is_none();
+        if !still || self.gain != 1.0 || self.offset != 0.0 || self.noise != 0.0 {
+            return None;
+        }
+        let moved = self.motion(size).map_or([[1.0, 0.0], [0.0, 1.0]], |motion| motion.matrix);
+        Some(moved.map(|row| row.map(|entry| entry as i8)))
+    }
+
     /// The changed case. Where pixels moved, the geometry no longer holds and is dropped.
     pub fn apply(&self, case: &Case) -> Case {
         let source = [case.image.width(), case.image.height()];
@@ -292,6 +309,13 @@ mod tests {
             (Drawn { quarter_turns: 3, ..still.clone() }, [2.0, 4.0, 1.0, 3.0]),
         ] {
             assert_eq!(drawn.motion([2, 2]).unwrap().image(&image).pixels(), expected, "{drawn:?}");
+            // The same from the turn alone: twice the place of a pixel about the centre is ±1.
+            let turn = drawn.turn([2, 2]).unwrap();
+            let by_turn = [[-1, -1], [1, -1], [-1, 1], [1, 1]].map(|to: [i8; 2]| {
+                let from = turn.map(|row| (row[0] * to[0] + row[1] * to[1] + 1) / 2);
+                image.pixels()[from[1] as usize * 2 + from[0] as usize]
+            });
+            assert_eq!(by_turn, expected, "{turn:?}");
         }
     }
 

@@ -7,7 +7,8 @@
 //! | [`tape`] | [`Tape`] records what is done to parameters, [`Tape::backward`] gives their gradients |
 //! | `ops` | the operations, as methods of [`Var`] |
 //! | [`parameters`], [`optim`], [`store`] | named tensors, Adam, safetensors files |
-//! | `cpu` | the kernels, by instruction set; the only place with `unsafe` |
+//! | `cpu` | the kernels, by instruction set |
+//! | `cuda` | NVIDIA GPUs; `unsafe` is in these two alone |
 //!
 //! ```
 //! use multivalued_engine::{Device, Parameters, Tape, Tensor, Var};
@@ -24,10 +25,11 @@
 //! assert_eq!(gradients.get(weight).unwrap().to_vec(), [3.0, 4.0]);
 //! ```
 //!
-//! Errors in files are [`store::StoreError`]s; a wrong shape is a broken invariant of the caller and
-//! panics with both shapes in the sentence.
+//! Errors in files are [`store::StoreError`]s, those of a GPU [`DeviceError`]s (see [`catching`]); a
+//! wrong shape is a broken invariant of the caller and panics with both shapes in the sentence.
 
 mod cpu;
+mod cuda;
 mod ops;
 pub mod optim;
 pub mod parameters;
@@ -38,6 +40,7 @@ pub mod tensor;
 
 pub use cpu::Isa;
 pub use cpu::resize::Corners;
+pub use cuda::{Cuda, DeviceError, KernelTime, Pick, Precision, ResidentImages, catching};
 pub use ops::BatchStatistics;
 pub use optim::{Adam, AdamOptions, Group, Stepped};
 pub use parameters::{Parameter, ParameterId, Parameters};

@@ -1,6 +1,8 @@
 //! Adam, with parameter groups, clipping of the gradients' norm and optional decoupled weight decay.
 
 use crate::cpu::elementwise::sum_zip;
+use crate::cuda::Cuda;
+use crate::cuda::ops::optim as gpu;
 use crate::parameters::Parameters;
 use crate::tape::Gradients;
 use crate::tensor::Tensor;
@@ -89,6 +91,10 @@ impl Adam {
     /// Moves the parameters against their gradients. Parameters without a gradient stay.
     pub fn step(&mut self, parameters: &mut Parameters, gradients: &Gradients, rate: f32) -> Stepped {
         let ids: Vec<_> = parameters.ids().collect();
+        let on_gpu = ids.iter().filter_map(|&id| gradients.get(id)).find_map(|gradient| gradient.on_gpu());
+        if let Some(cuda) = on_gpu.map(|gradient| gradient.cuda().clone()) {
+            return self.step_on_gpu(&cuda, parameters, gradients, rate);
+        }
         let square: f64 = ids
             .iter()
             .filter_map(|&id| gradients.get(id))
@@ -100,10 +106,8 @@ impl Adam {
         }
         self.steps += 1;
         let clip = self.options.clip_norm.map_or(1.0, |most| if norm > most { most / norm } else { 1.0 });
-        let t = self.steps.min(i32::MAX as u64) as i32;
         let AdamOptions { beta1, beta2, epsilon, .. } = self.options;
-        let correction1 = (1.0 - f64::from(beta1).powi(t)) as f32;
-        let correction2 = (1.0 - f64::from(beta2).powi(t)).sqrt() as f32;
+        let [correction1, correction2] = self.corrections(self.steps);
         for id in ids {
             let (Some(gradient), Some([m, v])) = (gradients.get(id), &mut self.moments[id.0]) else {
                 continue;
@@ -128,6 +132,44 @@ impl Adam {
                 .for_each(|(((p, m), v), g)| update(p, m, v, g));
         }
         Stepped::Moved { gradient_norm: norm }
+    }
+
+    /// What the moments are divided by at step `t`: 1 − β₁ᵗ and √(1 − β₂ᵗ).
+    fn corrections(&self, t: u64) -> [f32; 2] {
+        let t = t.min(i32::MAX as u64) as i32;
+        let of = |beta: f32| 1.0 - f64::from(beta).powi(t);
+        [of(self.options.beta1) as f32, of(self.options.beta2).sqrt() as f32]
+    }
+
+    /// All parameters at once; the norm is what is waited for.
+    fn step_on_gpu(
+        &mut self,
+        cuda: &Cuda,
+        parameters: &mut Parameters,
+        gradients: &Gradients,
+        rate: f32,
+    ) -> Stepped {
+        let AdamOptions { beta1, beta2, epsilon, clip_norm, .. } = self.options;
+        let [correction1, correction2] = self.corrections(self.steps + 1);
+        let most = clip_norm.unwrap_or(f32::INFINITY);
+        let step = gpu::Step { most, beta1, beta2, epsilon, correction1, correction2 };
+        let groups = &self.options.groups;
+        let updates = parameters
+            .with_ids_mut()
+            .zip(&mut self.moments)
+            .filter_map(|((id, group, value), moments)| {
+                let (gradient, moments) = (gradients.get(id)?, moments.as_mut()?);
+                let group = groups.get(group).copied().unwrap_or_default();
+                let rate = rate * group.rate;
+                Some(gpu::Update { value, moments, gradient, rate, decay: group.weight_decay })
+            })
+            .collect();
+        let gradient_norm = gpu::adam(cuda, updates, &step);
+        if !gradient_norm.is_finite() {
+            return Stepped::NotFinite;
+        }
+        self.steps += 1;
+        Stepped::Moved { gradient_norm }
     }
 }
 

@@ -113,6 +113,12 @@ impl Parameters {
         parameter.tensor = tensor;
     }
 
+    /// Every parameter's id, group and value to be changed, in order.
+    pub(crate) fn with_ids_mut(&mut self) -> impl Iterator<Item = (ParameterId, usize, &mut Tensor)> {
+        let entries = self.entries.iter_mut().enumerate();
+        entries.map(|(index, parameter)| (ParameterId(index), parameter.group, &mut parameter.tensor))
+    }
+
     pub(crate) fn tensor_mut(&mut self, id: ParameterId) -> &mut Tensor {
         &mut self.entries[id.0].tensor
     }

@@ -12,6 +12,7 @@
 //! intermediate is freed as soon as the caller drops it.
 
 use crate::cpu::elementwise;
+use crate::cuda::ops::elementwise as gpu;
 use crate::parameters::{ParameterId, Parameters};
 use crate::shape::Shape;
 use crate::tensor::{Device, Tensor};
@@ -23,6 +24,8 @@ use std::rc::Rc;
 pub struct Var {
     tensor: Tensor,
     node: Option<Node>,
+    /// Whether its operation ends in a relu, which lets no gradient through where the value is zero.
+    relu: bool,
 }
 
 #[derive(Clone)]
@@ -46,6 +49,10 @@ pub(crate) struct Target(usize);
 /// The gradients on their way back.
 pub(crate) struct Flow {
     gradients: Vec<Option<Tensor>>,
+    /// Which gradients are already zero where their operation's relu is.
+    masked: Vec<bool>,
+    /// Whether the gradient now handed to an operation is.
+    is_masked: bool,
 }
 
 impl Flow {
@@ -53,20 +60,45 @@ impl Flow {
     pub fn add(&mut self, target: Option<Target>, gradient: impl FnOnce() -> Tensor) {
         let Some(Target(index)) = target else { return };
         let gradient = gradient();
+        self.masked[index] = false;
         match &mut self.gradients[index] {
-            Some(sum) => {
+            Some(sum) if sum.on_gpu().is_none() => {
                 let isa = sum.isa();
                 elementwise::update(isa, sum.values_mut(), gradient.values(), |a, b| a + b);
             }
-            empty => *empty = Some(gradient),
+            slot => {
+                *slot = Some(match slot.take() {
+                    Some(sum) => gpu::update(sum, &gradient, gpu::Binary::Add),
+                    None => gradient,
+                });
+            }
         }
+    }
+
+    /// As [`add`](Self::add), by an operation that can add what has come so far itself, and drop what
+    /// the relu behind `target` would drop (`masked`).
+    pub fn sum(
+        &mut self,
+        target: Option<Target>,
+        masked: bool,
+        gradient: impl FnOnce(Option<Tensor>) -> Tensor,
+    ) {
+        let Some(Target(index)) = target else { return };
+        let sum = gradient(self.gradients[index].take());
+        self.gradients[index] = Some(sum);
+        self.masked[index] = masked;
+    }
+
+    /// Whether the gradient an operation was just given is already zero where its relu is.
+    pub fn is_masked(&self) -> bool {
+        self.is_masked
     }
 }
 
 impl Var {
     /// A value that no gradient reaches.
     pub fn constant(tensor: Tensor) -> Self {
-        Self { tensor, node: None }
+        Self { tensor, node: None, relu: false }
     }
 
     /// The value.
@@ -94,6 +126,17 @@ impl Var {
         self.tensor.item()
     }
 
+    /// The values of several single-valued tensors, waiting for their device only once.
+    pub fn items(values: &[&Self]) -> Vec<f32> {
+        match values.first().and_then(|value| value.tensor.on_gpu()) {
+            None => values.iter().map(|value| value.item()).collect(),
+            Some(_) => {
+                let tensors: Vec<&Tensor> = values.iter().map(|value| &value.tensor).collect();
+                crate::cuda::ops::join::items(&tensors)
+            }
+        }
+    }
+
     /// The value as a constant: gradients stop here.
     pub fn stop_gradient(&self) -> Self {
         Self::constant(self.tensor.clone())
@@ -101,6 +144,16 @@ impl Var {
 
     pub(crate) fn target(&self) -> Option<Target> {
         self.node.as_ref().map(|node| Target(node.index))
+    }
+
+    /// Marks the result of an operation that ends in a relu.
+    pub(crate) fn ending_in_relu(self, relu: bool) -> Self {
+        Self { relu, ..self }
+    }
+
+    /// Whether its operation ends in a relu and is told so by [`Flow::is_masked`].
+    pub(crate) fn ends_in_relu(&self) -> bool {
+        self.relu
     }
 
     pub(crate) fn values(&self) -> &[f32] {
@@ -126,7 +179,7 @@ impl Var {
         let mut entries = node.tape.borrow_mut();
         entries.push(Entry::Operation(Some(Box::new(backward))));
         let index = entries.len() - 1;
-        Self { tensor, node: Some(Node { tape: node.tape.clone(), index }) }
+        Self { tensor, node: Some(Node { tape: node.tape.clone(), index }), relu: false }
     }
 }
 
@@ -167,7 +220,7 @@ impl Tape {
                 entries.push(Entry::Parameter(id));
                 Node { tape: self.entries.clone(), index: entries.len() - 1 }
             });
-            Var { tensor: self.parameters[id.0].clone(), node }
+            Var { tensor: self.parameters[id.0].clone(), node, relu: false }
         });
         leaf.clone()
     }
@@ -179,11 +232,13 @@ impl Tape {
         let Some(node) = &loss.node else { return gradients };
         assert!(Rc::ptr_eq(&node.tape, &self.entries), "the loss was computed on another tape");
         let mut entries = std::mem::take(&mut *self.entries.borrow_mut());
-        let mut flow = Flow { gradients: vec![None; entries.len()] };
+        let count = entries.len();
+        let mut flow = Flow { gradients: vec![None; count], masked: vec![false; count], is_masked: false };
         flow.gradients[node.index] = Some(Tensor::full(&loss.device(), loss.shape(), 1.0));
         for (index, entry) in entries.iter_mut().enumerate().rev() {
             // Taken in every case: what an operation saved is freed as soon as it is behind us.
             let gradient = flow.gradients[index].take();
+            flow.is_masked = flow.masked[index];
             match entry {
                 Entry::Parameter(id) => gradients.by_parameter[id.0] = gradient,
                 Entry::Operation(backward) => {

@@ -2,6 +2,7 @@
 
 use crate::cpu::Isa;
 use crate::cpu::memory::{Buffer, Pool};
+use crate::cuda::{self, Cuda, DeviceError, Element, Precision};
 use crate::shape::Shape;
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 pub enum Device {
     /// This machine's processor.
     Cpu(Cpu),
+    /// An NVIDIA GPU.
+    Cuda(Cuda),
 }
 
 /// The processor: its instruction set and the buffers that one step leaves for the next.
@@ -34,22 +37,41 @@ impl Device {
         Self::Cpu(Cpu { isa, pool: Arc::default() })
     }
 
-    /// How many buffers were newly allocated so far, rather than reused from earlier tensors.
-    pub fn allocations(&self) -> usize {
-        let Self::Cpu(cpu) = self;
-        cpu.pool.allocations()
+    /// An NVIDIA GPU by its number. Opening one compiles the kernels, which takes seconds.
+    pub fn cuda(number: usize, precision: Precision) -> Result<Self, DeviceError> {
+        Cuda::open(number, precision).map(Self::Cuda)
     }
 
-    /// The device's peak in GFLOP/s of f32 multiply-adds, as measured now; takes a moment.
-    pub fn peak_gflops(&self) -> f64 {
-        let Self::Cpu(cpu) = self;
-        crate::cpu::peak::gflops(cpu.isa)
+    /// How many buffers were newly allocated so far, rather than reused from earlier tensors.
+    pub fn allocations(&self) -> usize {
+        match self {
+            Self::Cpu(cpu) => cpu.pool.allocations(),
+            Self::Cuda(cuda) => cuda.allocations(),
+        }
+    }
+
+    /// A processor's peak in GFLOP/s of f32 multiply-adds, as measured now; takes a moment. None for a
+    /// GPU, whose peak depends on the precision.
+    pub fn peak_gflops(&self) -> Option<f64> {
+        match self {
+            Self::Cpu(cpu) => Some(crate::cpu::peak::gflops(cpu.isa)),
+            Self::Cuda(_) => None,
+        }
     }
 
     /// The most memory that tensors took at once so far.
     pub fn peak_bytes(&self) -> usize {
-        let Self::Cpu(cpu) = self;
-        cpu.pool.peak_bytes()
+        match self {
+            Self::Cpu(cpu) => cpu.pool.peak_bytes(),
+            Self::Cuda(cuda) => cuda.peak_bytes(),
+        }
+    }
+
+    /// Waits until all work given to the device is done, for those who time it.
+    pub fn synchronise(&self) {
+        if let Self::Cuda(cuda) = self {
+            cuda.synchronise();
+        }
     }
 }
 
@@ -70,6 +92,7 @@ pub struct Tensor {
 #[derive(Clone)]
 enum Storage {
     Cpu(Cpu, Arc<Buffer>),
+    Cuda(Arc<cuda::Buffer>),
 }
 
 impl Tensor {
@@ -78,14 +101,20 @@ impl Tensor {
         let shape = shape.into();
         assert_eq!(values.len(), shape.volume(), "{} values for a tensor of shape {shape}", values.len());
         let mut tensor = Self::uninitialised(device, shape);
-        tensor.values_mut().copy_from_slice(values);
+        match &tensor.storage {
+            Storage::Cpu(..) => tensor.values_mut().copy_from_slice(values),
+            Storage::Cuda(buffer) => buffer.cuda().upload(bytemuck::cast_slice(values), buffer.pointer()),
+        }
         tensor
     }
 
     /// A tensor whose values are all the same.
     pub fn full(device: &Device, shape: impl Into<Shape>, value: f32) -> Self {
         let mut tensor = Self::uninitialised(device, shape);
-        tensor.values_mut().fill(value);
+        match tensor.on_gpu() {
+            None => tensor.values_mut().fill(value),
+            Some(_) => cuda::ops::elementwise::fill(&tensor, value),
+        }
         tensor
     }
 
@@ -97,8 +126,49 @@ impl Tensor {
     /// A tensor with whatever values an earlier one left: the caller writes all of them.
     pub(crate) fn uninitialised(device: &Device, shape: impl Into<Shape>) -> Self {
         let shape = shape.into();
-        let Device::Cpu(cpu) = device;
-        Self { shape, storage: Storage::Cpu(cpu.clone(), Arc::new(cpu.pool.take(shape.volume()))) }
+        let storage = match device {
+            Device::Cpu(cpu) => Storage::Cpu(cpu.clone(), Arc::new(cpu.pool.take(shape.volume()))),
+            Device::Cuda(cuda) => {
+                Storage::Cuda(Arc::new(cuda::Buffer::new(cuda, shape.volume(), Element::F32)))
+            }
+        };
+        Self { shape, storage }
+    }
+
+    /// A tensor of a GPU's buffer.
+    pub(crate) fn from_gpu(buffer: cuda::Buffer, shape: Shape) -> Self {
+        debug_assert_eq!(buffer.len(), shape.volume());
+        Self { shape, storage: Storage::Cuda(Arc::new(buffer)) }
+    }
+
+    /// Its buffer, where it is on a GPU.
+    pub(crate) fn on_gpu(&self) -> Option<&cuda::Buffer> {
+        match &self.storage {
+            Storage::Cpu(..) => None,
+            Storage::Cuda(buffer) => Some(buffer),
+        }
+    }
+
+    /// Its buffer on a GPU, to be changed; copied first where it is shared.
+    pub(crate) fn gpu_mut(&mut self) -> &cuda::Buffer {
+        let Storage::Cuda(buffer) = &mut self.storage else { panic!("a tensor on the GPU is needed here") };
+        if Arc::get_mut(buffer).is_none() {
+            let copy = cuda::Buffer::new(buffer.cuda(), buffer.len(), buffer.element());
+            let bytes = buffer.len() * buffer.element().size();
+            buffer.cuda().copy(buffer.pointer(), copy.pointer(), bytes);
+            *buffer = Arc::new(copy);
+        }
+        let unique = Arc::get_mut(buffer).expect("a buffer just made unique");
+        unique.forget_twins();
+        unique
+    }
+
+    /// Whether no other tensor has its values.
+    pub(crate) fn is_unshared(&self) -> bool {
+        match &self.storage {
+            Storage::Cpu(_, buffer) => Arc::strong_count(buffer) == 1,
+            Storage::Cuda(buffer) => Arc::strong_count(buffer) == 1,
+        }
     }
 
     /// A tensor of another shape on the same device, to be filled by `write`.
@@ -115,14 +185,18 @@ impl Tensor {
 
     /// Where it lives.
     pub fn device(&self) -> Device {
-        let Storage::Cpu(cpu, _) = &self.storage;
-        Device::Cpu(cpu.clone())
+        match &self.storage {
+            Storage::Cpu(cpu, _) => Device::Cpu(cpu.clone()),
+            Storage::Cuda(buffer) => Device::Cuda(buffer.cuda().clone()),
+        }
     }
 
     /// The instruction set its device computes with.
     pub(crate) fn isa(&self) -> Isa {
-        let Storage::Cpu(cpu, _) = &self.storage;
-        cpu.isa
+        match &self.storage {
+            Storage::Cpu(cpu, _) => cpu.isa,
+            Storage::Cuda(_) => panic!("{OTHER_DEVICE}"),
+        }
     }
 
     /// The same values under another shape of the same volume.
@@ -137,9 +211,24 @@ impl Tensor {
         Self { shape, storage: self.storage.clone() }
     }
 
-    /// A copy of the values in memory.
+    /// A copy of the values in memory. Waits for the device that computes them.
     pub fn to_vec(&self) -> Vec<f32> {
-        self.values().to_vec()
+        let buffer = match &self.storage {
+            Storage::Cpu(..) => return self.values().to_vec(),
+            Storage::Cuda(buffer) => buffer,
+        };
+        match buffer.element() {
+            Element::F32 => {
+                let mut values = vec![0.0f32; buffer.len()];
+                buffer.cuda().download(buffer.pointer(), bytemuck::cast_slice_mut(&mut values));
+                values
+            }
+            Element::Bf16 => {
+                let mut bits = vec![0u16; buffer.len()];
+                buffer.cuda().download(buffer.pointer(), bytemuck::cast_slice_mut(&mut bits));
+                bits.into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect()
+            }
+        }
     }
 
     /// The value of a tensor that has only one. Panics for any other.
@@ -150,17 +239,22 @@ impl Tensor {
             "only a single value is an item, not a tensor of shape {}",
             self.shape
         );
-        self.values()[0]
+        match &self.storage {
+            Storage::Cpu(..) => self.values()[0],
+            Storage::Cuda(_) => self.to_vec()[0],
+        }
     }
 
     pub(crate) fn values(&self) -> &[f32] {
-        let Storage::Cpu(_, buffer) = &self.storage;
-        buffer
+        match &self.storage {
+            Storage::Cpu(_, buffer) => buffer,
+            Storage::Cuda(_) => panic!("{OTHER_DEVICE}"),
+        }
     }
 
     /// The values, to be changed; copied first where they are shared.
     pub(crate) fn values_mut(&mut self) -> &mut [f32] {
-        let Storage::Cpu(cpu, buffer) = &mut self.storage;
+        let Storage::Cpu(cpu, buffer) = &mut self.storage else { panic!("{OTHER_DEVICE}") };
         if Arc::get_mut(buffer).is_none() {
             let mut copy = cpu.pool.take(buffer.len());
             copy.copy_from_slice(buffer);
@@ -172,19 +266,31 @@ impl Tensor {
     /// Moves the values towards another tensor's: `x ← x + share · (other − x)`.
     pub fn lerp(&mut self, other: &Self, share: f32) {
         assert_eq!(self.shape, other.shape, "lerp takes two tensors of one shape");
+        if self.on_gpu().is_some() {
+            self.gpu_mut();
+            return cuda::ops::elementwise::lerp(self, other, share);
+        }
         let isa = self.isa();
         crate::cpu::elementwise::update(isa, self.values_mut(), other.values(), |a, b| a + share * (b - a));
     }
 
     /// Changes the values in place (of this tensor only: clones keep theirs).
     pub fn modify(&mut self, change: impl FnOnce(&mut [f32])) {
-        change(self.values_mut());
+        if self.on_gpu().is_none() {
+            return change(self.values_mut());
+        }
+        let mut values = self.to_vec();
+        change(&mut values);
+        *self = Self::from_slice(&self.device(), self.shape, &values);
     }
 }
 
+/// What mixing tensors of two devices in one operation ends with.
+const OTHER_DEVICE: &str = "operands of one operation are on different devices";
+
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = self.values();
+        let values = self.to_vec();
         let shown = &values[..values.len().min(8)];
         let more = if values.len() > 8 { ", …" } else { "" };
         write!(f, "Tensor{} {shown:?}{more}", self.shape)

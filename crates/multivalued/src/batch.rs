@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use multivalued_data::draw::Draw;
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, Image, Mask};
-use multivalued_engine::{Device, Tensor};
+use multivalued_engine::{Device, Pick, ResidentImages, Tensor};
 use rayon::prelude::*;
 
 /// A case as training sees it: the image's channels interleaved, equal annotations gathered.
@@ -23,8 +23,21 @@ pub(crate) struct TrainingSet {
     cases: Vec<Case>,
     /// Without augmentation cases are prepared once.
     prepared: Option<Vec<Prepared>>,
+    resident: Option<Resident>,
     recipe: Recipe,
 }
+
+/// All cases on a GPU, where batches are gathered, flipped and turned.
+struct Resident {
+    images: ResidentImages,
+    /// The distinct annotations of all cases, one after the other.
+    annotations: ResidentImages,
+    /// Which of them is a case's first.
+    first: Vec<usize>,
+}
+
+/// The share of a GPU's free memory that training cases may take.
+const RESIDENT_SHARE: usize = 4;
 
 /// What one step takes.
 pub(crate) struct Batch {
@@ -40,6 +53,23 @@ pub(crate) struct Batch {
     pub areas: Vec<f32>,
     /// Which training cases these are.
     pub cases: Vec<usize>,
+}
+
+/// A batch in this machine's memory.
+pub(crate) struct HostBatch {
+    images: Vec<f32>,
+    annotations: Vec<f32>,
+    /// Height and width.
+    size: [usize; 2],
+    frame: Frame,
+}
+
+/// What a batch is besides its pixels.
+struct Frame {
+    weights: Vec<f32>,
+    per_image: usize,
+    areas: Vec<f32>,
+    cases: Vec<usize>,
 }
 
 /// Pixels with channels interleaved, as the engine wants them.
@@ -75,8 +105,8 @@ fn write_targets(mask: &Mask, output_channels: usize, out: &mut [f32]) {
 }
 
 impl TrainingSet {
-    /// Checks that the cases suit the recipe.
-    pub fn new(cases: Vec<Case>, recipe: &Recipe) -> Result<Self> {
+    /// Checks that the cases suit the recipe, and moves them to the device where that spares copies.
+    pub fn new(cases: Vec<Case>, recipe: &Recipe, device: &Device) -> Result<Self> {
         let mismatch = |case: &Case, reason: String| {
             Err(Error::Data(multivalued_data::Error::mismatch(&case.id, reason)))
         };
@@ -117,12 +147,54 @@ impl TrainingSet {
                 );
             }
         }
-        let mut set = Self { cases, prepared: None, recipe: recipe.clone() };
-        if recipe.augment == multivalued_data::augment::Augmentation::default() {
+        let mut set = Self { cases, prepared: None, resident: None, recipe: recipe.clone() };
+        let still = recipe.augment == multivalued_data::augment::Augmentation::default();
+        let moves = recipe.augment.only_turns() && matches!(device, Device::Cuda(_));
+        if still || moves {
             set.prepared =
                 Some(set.cases.par_iter().map(|case| set.prepare(case.clone())).collect::<Result<_>>()?);
+            set.resident = set.made_resident(device);
+        }
+        if !still && set.resident.is_none() {
+            set.prepared = None;
         }
         Ok(set)
+    }
+
+    /// Copies all cases to a GPU, where there is one and they fit.
+    fn made_resident(&self, device: &Device) -> Option<Resident> {
+        let Device::Cuda(cuda) = device else { return None };
+        let prepared = self.prepared.as_ref()?;
+        let (width, height) = (prepared[0].width, prepared[0].height);
+        let (channels, outputs) = (self.recipe.model.input_channels, self.recipe.model.output_channels());
+        let count: usize = prepared.iter().map(|case| case.annotations.len()).sum();
+        let bytes = width * height * (prepared.len() * channels * 4 + count * outputs);
+        if bytes > cuda.free_bytes() / RESIDENT_SHARE {
+            return None;
+        }
+        let images: Vec<f32> = prepared.iter().flat_map(|case| case.image.iter().copied()).collect();
+        let mut annotations = Vec::with_capacity(count * width * height * outputs);
+        let mut first = Vec::with_capacity(prepared.len());
+        let mut target = vec![0.0f32; width * height * outputs];
+        for case in prepared {
+            first.push(annotations.len() / target.len());
+            for (mask, _) in &case.annotations {
+                target.fill(0.0);
+                write_targets(mask, outputs, &mut target);
+                annotations.extend(target.iter().map(|&value| value as u8));
+            }
+        }
+        let shape = |images, channels| [images, height, width, channels];
+        Some(Resident {
+            images: ResidentImages::of_values(cuda, shape(prepared.len(), channels), &images),
+            annotations: ResidentImages::of_bytes(cuda, shape(count, outputs), &annotations),
+            first,
+        })
+    }
+
+    /// Whether batches take time on this machine's processor.
+    pub fn is_resident(&self) -> bool {
+        self.resident.is_some()
     }
 
     pub fn len(&self) -> usize {
@@ -172,6 +244,45 @@ impl TrainingSet {
 
     /// The batch of a step, which depends on the recipe and the step's number alone.
     pub fn batch(&self, step: u64, device: &Device) -> Result<Batch> {
+        match (&self.resident, &self.prepared) {
+            (Some(resident), Some(prepared)) => Ok(self.gathered(resident, prepared, step)),
+            _ => Ok(self.host_batch(step)?.on(device)),
+        }
+    }
+
+    /// The batch of a step, from cases that are on the GPU.
+    fn gathered(&self, resident: &Resident, prepared: &[Prepared], step: u64) -> Batch {
+        let order = self.order(step);
+        let chosen: Vec<&Prepared> = order.iter().map(|&i| &prepared[i]).collect();
+        let (frame, drawn) = self.frame(step, &chosen, order);
+        let size = [chosen[0].width, chosen[0].height];
+        let images: Vec<Pick> = (frame.cases.iter().enumerate())
+            .map(|(place, &case)| {
+                let drawn = self.recipe.augment.draw(self.recipe.train.seed, self.sample(step, place));
+                let turn = drawn.turn(size).expect("cases are resident where they are only turned");
+                Pick { image: Some(case), turn }
+            })
+            .collect();
+        let annotations: Vec<Pick> = (images.iter().zip(&drawn))
+            .flat_map(|(&pick, drawn)| {
+                let first = resident.first[pick.image.expect("every image is there")];
+                (0..frame.per_image)
+                    .map(move |k| Pick { image: drawn.get(k).map(|(i, _)| first + i), ..pick })
+            })
+            .collect();
+        let rows = annotations.len();
+        let annotations = resident.annotations.gather(&annotations);
+        let values = annotations.shape().volume() / rows;
+        frame.with(resident.images.gather(&images), annotations.reshaped([rows, values]))
+    }
+
+    /// The number that a place in a step's batch has among all samples.
+    fn sample(&self, step: u64, place: usize) -> u64 {
+        step * self.recipe.train.batch as u64 + place as u64
+    }
+
+    /// The batch of a step in this machine's memory.
+    pub fn host_batch(&self, step: u64) -> Result<HostBatch> {
         let order = self.order(step);
         let augmented: Vec<Prepared>;
         let chosen: Vec<&Prepared> = match &self.prepared {
@@ -182,45 +293,67 @@ impl TrainingSet {
                     .par_iter()
                     .enumerate()
                     .map(|(place, &i)| {
-                        let sample = step * self.recipe.train.batch as u64 + place as u64;
-                        self.prepare(self.recipe.augment.draw(seed, sample).apply(&self.cases[i]))
+                        let drawn = self.recipe.augment.draw(seed, self.sample(step, place));
+                        self.prepare(drawn.apply(&self.cases[i]))
                     })
                     .collect::<Result<_>>()?;
                 augmented.iter().collect()
             }
         };
+        let (frame, drawn) = self.frame(step, &chosen, order);
         let (width, height) = (chosen[0].width, chosen[0].height);
+        let output_channels = self.recipe.model.output_channels();
+        let size = width * height * output_channels;
+        let mut annotations = vec![0.0f32; chosen.len() * frame.per_image * size];
+        for (b, (case, drawn)) in chosen.iter().zip(&drawn).enumerate() {
+            for (k, &(annotation, _)) in drawn.iter().enumerate() {
+                let mask = &case.annotations[annotation].0;
+                let row = b * frame.per_image + k;
+                write_targets(mask, output_channels, &mut annotations[row * size..][..size]);
+            }
+        }
+        let images = chosen.iter().flat_map(|case| case.image.iter().copied()).collect();
+        Ok(HostBatch { images, annotations, size: [height, width], frame })
+    }
+
+    /// Which annotations a step draws of each image, and what follows for the batch.
+    fn frame(&self, step: u64, chosen: &[&Prepared], cases: Vec<usize>) -> (Frame, Vec<Vec<(usize, f32)>>) {
         let mut draw = Draw::new(self.recipe.train.seed, &["annotations"], step);
         let drawn: Vec<Vec<(usize, f32)>> = chosen
             .iter()
             .map(|case| draw_annotations(case, self.recipe.train.annotations, &mut draw))
             .collect();
         let per_image = drawn.iter().map(Vec::len).max().unwrap_or(1);
-        let output_channels = self.recipe.model.output_channels();
-        let size = width * height * output_channels;
-        let mut targets = vec![0.0f32; chosen.len() * per_image * size];
         let mut weights = vec![0.0; chosen.len() * per_image];
         let mut areas = vec![0.0; chosen.len()];
         for (b, (case, drawn)) in chosen.iter().zip(&drawn).enumerate() {
             for (k, &(annotation, weight)) in drawn.iter().enumerate() {
                 let mask = &case.annotations[annotation].0;
-                let row = b * per_image + k;
-                write_targets(mask, output_channels, &mut targets[row * size..][..size]);
-                weights[row] = weight;
+                weights[b * per_image + k] = weight;
                 let area: usize = (0..mask.classes()).map(|class| mask.area(class)).sum();
                 areas[b] += weight * area as f32;
             }
         }
-        let images: Vec<f32> = chosen.iter().flat_map(|case| case.image.iter().copied()).collect();
-        let channels = self.recipe.model.input_channels;
-        Ok(Batch {
-            images: Tensor::from_slice(device, [chosen.len(), height, width, channels], &images),
-            annotations: Tensor::from_slice(device, [chosen.len() * per_image, size], &targets),
-            weights,
-            per_image,
-            areas,
-            cases: order,
-        })
+        (Frame { weights, per_image, areas, cases }, drawn)
+    }
+}
+
+impl HostBatch {
+    /// The batch on a device.
+    pub fn on(self, device: &Device) -> Batch {
+        let Self { images, annotations, size: [height, width], frame } = self;
+        let (count, rows) = (frame.cases.len(), frame.weights.len());
+        let channels = images.len() / (count * height * width);
+        let images = Tensor::from_slice(device, [count, height, width, channels], &images);
+        let annotations = Tensor::from_slice(device, [rows, annotations.len() / rows], &annotations);
+        frame.with(images, annotations)
+    }
+}
+
+impl Frame {
+    fn with(self, images: Tensor, annotations: Tensor) -> Batch {
+        let Self { weights, per_image, areas, cases } = self;
+        Batch { images, annotations, weights, per_image, areas, cases }
     }
 }
 

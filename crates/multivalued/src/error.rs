@@ -44,6 +44,9 @@ pub enum Error {
         /// How many in a row.
         in_a_row: u64,
     },
+    /// The GPU failed or is full; the last checkpoint is kept.
+    #[error("{0}")]
+    Device(#[from] multivalued_engine::DeviceError),
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {

@@ -328,6 +328,28 @@ pub enum RateSchedule {
     Constant,
 }
 
+/// How a GPU computes convolutions and stores activations; processors always compute in f32.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// f32 throughout.
+    F32,
+    /// f32 values, their products rounded to ten bits of mantissa.
+    Tf32,
+    /// Activations and their gradients in bf16, sums in f32.
+    Bf16,
+}
+
+impl From<Precision> for multivalued_engine::Precision {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::F32 => Self::F32,
+            Precision::Tf32 => Self::Tf32,
+            Precision::Bf16 => Self::Bf16,
+        }
+    }
+}
+
 /// How it is minimised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -358,6 +380,8 @@ pub struct TrainRecipe {
     pub clip_norm: f32,
     /// Decay of the averaged weights that prediction uses; 0 for none.
     pub weight_average: f32,
+    /// How a GPU computes; without effect on a processor.
+    pub precision: Precision,
     /// Epochs between validations.
     pub validate_every: u64,
     /// Seed of the weights, the order of cases and the draws of annotations.
@@ -380,6 +404,7 @@ impl Default for TrainRecipe {
             weight_decay: 0.0,
             clip_norm: 0.0,
             weight_average: 0.998,
+            precision: Precision::Bf16,
             validate_every: 10,
             seed: 1,
         }

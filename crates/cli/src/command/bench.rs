@@ -31,7 +31,6 @@ pub struct Bench {
 
 impl Bench {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open()?;
         let mut recipe = Recipe::open(&self.recipe)?;
         // Enough to fill some batches; a data set is read as a whole.
         recipe.data.train_count = recipe.data.train_count.min(4 * recipe.train.batch);
@@ -40,6 +39,7 @@ impl Bench {
             recipe.set(set)?;
         }
         recipe.validate()?;
+        let device = self.device.open(recipe.train.precision)?;
         let train = Splits::load(&recipe.data)?.train;
         let batch = recipe.train.batch.min(train.len());
         let shown: Vec<_> = train.iter().take(64).cloned().collect();
@@ -64,9 +64,15 @@ impl Bench {
         });
         let predict = median(predict_times.collect());
         let size = shown.first().map_or(0, |case| case.image.width());
+        let peak = match device.peak_gflops() {
+            Some(peak) => format!("{peak:.0} GFLOP/s of f32 multiply-adds"),
+            None => {
+                format!("{:.2} GiB of GPU memory at most", device.peak_bytes() as f64 / (1u64 << 30) as f64)
+            }
+        };
         let rows = [
             ("device", description(&device)),
-            ("peak", format!("{:.0} GFLOP/s of f32 multiply-adds", device.peak_gflops())),
+            ("peak", peak),
             ("recipe", format!("{}, {batch} images of {size} x {size} in a step", self.recipe)),
             ("training step", format!("{:.1} ms ({:.1} images/s)", 1e3 * step, batch as f64 / step)),
             ("prediction", format!("{:.2} ms an image, all hypotheses", 1e3 * predict)),

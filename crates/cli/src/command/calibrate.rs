@@ -41,7 +41,7 @@ pub struct Calibrate {
 
 impl Calibrate {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open()?;
+        let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
         let _lock = run.lock()?;
         let model = RunModel::of_run(&run, &device)?;

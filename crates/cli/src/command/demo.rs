@@ -26,7 +26,6 @@ pub struct Demo {
 
 impl Demo {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open()?;
         let run = RunFolder::at(&self.out.clone().unwrap_or_else(|| RunFolder::free("demo")));
         run.must_be_new()?;
         complain(
@@ -34,6 +33,7 @@ impl Demo {
              the cases; the model is to find all four and their probabilities.",
         );
         let recipe = Recipe::named("shapes-tiny")?;
+        let device = self.device.open(recipe.train.precision)?;
         let evaluation = trained(&run, &recipe, &device, Duration::from_secs(30))?;
         let Some(truth) = evaluation.as_ref().and_then(|one| one.report.summary.truth) else { return Ok(()) };
         say(&format!(

@@ -89,7 +89,7 @@ impl Bound {
 
 impl Evaluate {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open()?;
+        let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
         for path in self.json.iter().chain(&self.html) {
             folder::can_hold(path)?;

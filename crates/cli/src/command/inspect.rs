@@ -45,7 +45,7 @@ pub struct Inspect {
 
 impl Inspect {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open()?;
+        let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
         if run.log().is_file() {
             say(&curves(&log::read(&run.log())?))?;

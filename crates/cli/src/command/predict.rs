@@ -62,7 +62,7 @@ pub struct Predict {
 
 impl Predict {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open()?;
+        let device = self.device.open_to_predict()?;
         let model = RunModel::of_path(&self.run, &device)?;
         let coverage = self.coverage.map(|level| levels::at(&RunFolder::at(&self.run), level)).transpose()?;
         let files = image_files(&self.images)?;

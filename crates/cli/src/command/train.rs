@@ -62,7 +62,6 @@ fn after_help() -> String {
 
 impl Train {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open()?;
         let save_every = Duration::try_from_secs_f64(self.save_every).map_err(|_| {
             Failure::user("--save-every", format!("{} is no time in seconds", self.save_every))
         })?;
@@ -86,6 +85,7 @@ impl Train {
         if !self.resume {
             run.must_be_new()?;
         }
+        let device = self.device.open(recipe.train.precision)?;
         trained(&run, &recipe, &device, save_every).map(|_| ())
     }
 

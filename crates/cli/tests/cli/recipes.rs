@@ -56,9 +56,7 @@ fn a_training_that_diverges_says_so_and_keeps_its_state() {
 #[test]
 fn a_device_that_is_not_there_is_not_replaced_in_silence() {
     let place = Workplace::with_recipe();
-    place
-        .train("run", &["--device", "cuda:0"])
-        .fails(2, &["--device cuda:0", "no CUDA support", "--device cpu"]);
+    place.train("run", &["--device", "cuda:99"]).fails(2, &["--device cuda:99"]);
     place.train("run", &["--device", "tpu"]).fails(2, &["--device", "auto, cpu or cuda:N"]);
 }
 

@@ -10,6 +10,7 @@
 use super::conv::mask_by_sign;
 use crate::cpu::elementwise::for_each_row;
 use crate::cpu::matmul::add_rows;
+use crate::cuda::ops as gpu;
 use crate::tape::Var;
 
 impl Var {
@@ -35,6 +36,10 @@ impl Var {
             bias.shape(),
             self.shape()
         );
+        if self.tensor().on_gpu().is_some() {
+            let shape = [batch, height, width, channels];
+            return gpu::bias::sample_bias(self, bias, shape, samples, relu);
+        }
         let (repeats, line) = (samples / batch, width * channels);
         let isa = self.tensor().isa();
         let (images, biases) = (self.values(), bias.values());

@@ -7,6 +7,7 @@
 use crate::cpu::conv::{self, ConvShape};
 use crate::cpu::elementwise;
 use crate::cpu::matmul::Epilogue;
+use crate::cuda::ops as gpu;
 use crate::tape::Var;
 use crate::tensor::Tensor;
 
@@ -54,6 +55,10 @@ impl Var {
                 "conv2d: residual {} for an output of {out_shape:?}",
                 residual.shape()
             );
+        }
+        if self.tensor().on_gpu().is_some() {
+            let shape = gpu::conv::ConvShape { batch, height, width, inputs, outputs, kernel };
+            return gpu::conv::convolve(self, weight, bias, residual, relu, shape);
         }
         let shape = ConvShape { batch, height, width, inputs, outputs, kernel };
         let isa = self.tensor().isa();

@@ -2,6 +2,7 @@
 
 use super::conv::mask_by_sign;
 use crate::cpu::{elementwise, math};
+use crate::cuda::ops::elementwise::{self as gpu, Binary, Unary};
 use crate::tape::Var;
 use crate::tensor::Tensor;
 
@@ -9,9 +10,13 @@ impl Var {
     /// `f(x)`, whose derivative `df(x, y)` may use the result.
     fn unary(
         &self,
+        on_gpu: Unary,
         f: impl Fn(f32) -> f32 + Send + Sync,
         df: impl Fn(f32, f32) -> f32 + Send + Sync + 'static,
     ) -> Self {
+        if self.tensor().on_gpu().is_some() {
+            return gpu::unary(self, on_gpu);
+        }
         let isa = self.tensor().isa();
         let out = self.tensor().filled(self.shape(), |out| elementwise::map(isa, self.values(), out, f));
         let (x, y, to_x) = (self.tensor().clone(), out.clone(), self.target());
@@ -29,7 +34,10 @@ impl Var {
         assert!(x == y, "{name} takes two tensors of one shape, not {x} and {y}");
     }
 
-    fn binary(&self, other: &Self, f: impl Fn(f32, f32) -> f32 + Send + Sync) -> Tensor {
+    fn binary(&self, other: &Self, on_gpu: Binary, f: impl Fn(f32, f32) -> f32 + Send + Sync) -> Tensor {
+        if self.tensor().on_gpu().is_some() {
+            return gpu::binary(self.tensor(), other.tensor(), on_gpu);
+        }
         let isa = self.tensor().isa();
         self.tensor().filled(self.shape(), |out| elementwise::zip(isa, self.values(), other.values(), out, f))
     }
@@ -38,7 +46,7 @@ impl Var {
     pub fn add(&self, other: &Self) -> Self {
         self.same_shape(other, "add");
         let (to_x, to_y) = (self.target(), other.target());
-        Self::record(&[self, other], self.binary(other, |x, y| x + y), move |d, flow| {
+        Self::record(&[self, other], self.binary(other, Binary::Add, |x, y| x + y), move |d, flow| {
             flow.add(to_x, || d.clone());
             flow.add(to_y, || d);
         })
@@ -48,7 +56,7 @@ impl Var {
     pub fn sub(&self, other: &Self) -> Self {
         self.same_shape(other, "sub");
         let (to_x, to_y) = (self.target(), other.target());
-        Self::record(&[self, other], self.binary(other, |x, y| x - y), move |d, flow| {
+        Self::record(&[self, other], self.binary(other, Binary::Sub, |x, y| x - y), move |d, flow| {
             flow.add(to_x, || d.clone());
             flow.add(to_y, || scaled(d, -1.0));
         })
@@ -59,7 +67,7 @@ impl Var {
         self.same_shape(other, "mul");
         let (x, y) = (self.tensor().clone(), other.tensor().clone());
         let (to_x, to_y) = (self.target(), other.target());
-        Self::record(&[self, other], self.binary(other, |x, y| x * y), move |d, flow| {
+        Self::record(&[self, other], self.binary(other, Binary::Mul, |x, y| x * y), move |d, flow| {
             flow.add(to_x, || times(d.clone(), &y));
             flow.add(to_y, || times(d, &x));
         })
@@ -68,9 +76,16 @@ impl Var {
     /// x / y, value by value
     pub fn div(&self, other: &Self) -> Self {
         self.same_shape(other, "div");
-        let out = self.binary(other, |x, y| x / y);
+        let out = self.binary(other, Binary::Div, |x, y| x / y);
         let (y, quotient) = (other.tensor().clone(), out.clone());
         let (to_x, to_y) = (self.target(), other.target());
+        if self.tensor().on_gpu().is_some() {
+            return Self::record(&[self, other], out, move |d, flow| {
+                let d = gpu::update(d, &y, Binary::Div);
+                flow.add(to_x, || d.clone());
+                flow.add(to_y, || gpu::update(d, &quotient, Binary::NegativeMul));
+            });
+        }
         Self::record(&[self, other], out, move |mut d, flow| {
             let isa = d.isa();
             elementwise::update(isa, d.values_mut(), y.values(), |d, y| d / y);
@@ -81,31 +96,34 @@ impl Var {
 
     /// factor · x
     pub fn scale(&self, factor: f32) -> Self {
-        self.unary(move |x| factor * x, move |_, _| factor)
+        self.unary(Unary::Scale(factor), move |x| factor * x, move |_, _| factor)
     }
 
     /// x + value
     pub fn add_scalar(&self, value: f32) -> Self {
-        self.unary(move |x| x + value, |_, _| 1.0)
+        self.unary(Unary::AddScalar(value), move |x| x + value, |_, _| 1.0)
     }
 
     /// eˣ
     pub fn exp(&self) -> Self {
-        self.unary(math::exp, |_, y| y)
+        self.unary(Unary::Exp, math::exp, |_, y| y)
     }
 
     /// The natural logarithm.
     pub fn ln(&self) -> Self {
-        self.unary(math::ln, |x, _| 1.0 / x)
+        self.unary(Unary::Ln, math::ln, |x, _| 1.0 / x)
     }
 
     /// 1 / (1 + e⁻ˣ)
     pub fn sigmoid(&self) -> Self {
-        self.unary(math::sigmoid, |_, y| y * (1.0 - y))
+        self.unary(Unary::Sigmoid, math::sigmoid, |_, y| y * (1.0 - y))
     }
 
     /// max(x, 0); a NaN stays NaN.
     pub fn relu(&self) -> Self {
+        if self.tensor().on_gpu().is_some() {
+            return gpu::unary(self, Unary::Relu);
+        }
         let isa = self.tensor().isa();
         let out = self.tensor().filled(self.shape(), |out| {
             elementwise::map(isa, self.values(), out, |x| if x < 0.0 { 0.0 } else { x });
@@ -127,6 +145,9 @@ impl Var {
 
 /// a · b, written over `a`.
 fn times(mut a: Tensor, b: &Tensor) -> Tensor {
+    if a.on_gpu().is_some() {
+        return gpu::update(a, b, Binary::Mul);
+    }
     let isa = a.isa();
     elementwise::update(isa, a.values_mut(), b.values(), |a, b| a * b);
     a
@@ -134,6 +155,9 @@ fn times(mut a: Tensor, b: &Tensor) -> Tensor {
 
 /// factor · a, written over `a`.
 fn scaled(mut a: Tensor, factor: f32) -> Tensor {
+    if a.on_gpu().is_some() {
+        return gpu::scaled(a, factor);
+    }
     a.values_mut().iter_mut().for_each(|a| *a *= factor);
     a
 }

@@ -1,6 +1,7 @@
 //! Putting tensors together and taking them apart: channel concat, chosen rows, other shapes.
 
 use crate::cpu::elementwise::for_each_row;
+use crate::cuda::ops as gpu;
 use crate::shape::Shape;
 use crate::tape::Var;
 
@@ -37,6 +38,9 @@ impl Var {
                 channels
             })
             .collect();
+        if images[0].tensor().on_gpu().is_some() {
+            return gpu::join::concat(images, counts, [batch, height, width]);
+        }
         let total: usize = counts.iter().sum();
         let isa = images[0].tensor().isa();
         let out = images[0].tensor().filled([batch, height, width, total], |out| {
@@ -98,6 +102,9 @@ impl Var {
         }
         let mut out_shape = shape.to_vec();
         out_shape[0] = indices.len();
+        if self.tensor().on_gpu().is_some() {
+            return gpu::join::gather_rows(self, indices, size, &out_shape);
+        }
         let out = self.tensor().filled(&out_shape[..], |out| {
             for (out, &index) in out.chunks_exact_mut(size).zip(indices) {
                 out.copy_from_slice(&self.values()[index * size..][..size]);

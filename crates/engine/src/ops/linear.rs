@@ -1,11 +1,15 @@
 //! Linear layers, matrix products and transposition.
 
 use crate::cpu::matmul::{self, Epilogue, column_sums, matmul_tn};
+use crate::cuda::ops as gpu;
 use crate::tape::Var;
 use crate::tensor::Tensor;
 
 fn transposed(x: &Tensor) -> Tensor {
     let [rows, columns] = x.shape().matrix("transpose");
+    if x.on_gpu().is_some() {
+        return gpu::product::transposed(x);
+    }
     x.filled([columns, rows], |out| matmul::transpose(x.values(), columns, out))
 }
 
@@ -39,6 +43,9 @@ impl Var {
             self.shape(),
             other.shape()
         );
+        if self.tensor().on_gpu().is_some() {
+            return gpu::product::product(self, other, bias, [m, k, n]);
+        }
         let isa = self.tensor().isa();
         let epilogue = Epilogue { bias: bias.map(Self::values), ..Epilogue::NONE };
         let out = self.tensor().filled([m, n], |out| {

@@ -2,6 +2,7 @@
 
 use crate::cpu::elementwise::{for_each_row, sum_zip, zip};
 use crate::cpu::math::{self, sigmoid, softplus};
+use crate::cuda::ops as gpu;
 use crate::tape::Var;
 use crate::tensor::Tensor;
 
@@ -45,6 +46,9 @@ impl Var {
     /// # Shapes
     /// [rows, classes] → the same
     pub fn softmax(&self) -> Self {
+        if self.tensor().on_gpu().is_some() {
+            return gpu::loss::softmax(self, self.shape().matrix("softmax"));
+        }
         let out = softmax_rows(self.tensor());
         let (to_x, y) = (self.target(), out.clone());
         let classes = self.shape().last();
@@ -77,13 +81,11 @@ impl Var {
         if let Some(wrong) = classes.iter().find(|&&class| class >= count) {
             panic!("cross_entropy: class {wrong} for logits of shape {}", self.shape());
         }
-        let mut targets = Tensor::zeros(&self.device(), [rows, count]);
-        targets.modify(|targets| {
-            for (row, &class) in classes.iter().enumerate() {
-                targets[row * count + class] = 1.0;
-            }
-        });
-        self.cross_entropy_soft(&targets)
+        let mut targets = vec![0.0; rows * count];
+        for (row, &class) in classes.iter().enumerate() {
+            targets[row * count + class] = 1.0;
+        }
+        self.cross_entropy_soft(&Tensor::from_slice(&self.device(), [rows, count], &targets))
     }
 
     /// Softmax cross-entropy against a distribution per row.
@@ -102,6 +104,9 @@ impl Var {
             targets.shape(),
             self.shape()
         );
+        if self.tensor().on_gpu().is_some() {
+            return gpu::loss::cross_entropy_soft(self, targets, [rows, count]);
+        }
         let out = self.tensor().filled([rows], |out| {
             let rows = self.values().chunks_exact(count).zip(targets.values().chunks_exact(count));
             for (out, (logits, targets)) in out.iter_mut().zip(rows) {
@@ -149,6 +154,9 @@ impl Var {
             "bce_with_logits: targets of shape {target_shape} for logits of shape {shape}"
         );
         let (samples, repeats) = (shape[0], shape[0] / target_shape[0]);
+        if self.tensor().on_gpu().is_some() {
+            return gpu::loss::bce_with_logits(self, targets, samples, repeats);
+        }
         let size = shape.volume() / samples;
         let isa = self.tensor().isa();
         let sample = move |i: usize| i * size..(i + 1) * size;
@@ -188,6 +196,9 @@ impl Var {
             other.shape()
         );
         let samples = *shape.first().unwrap_or_else(|| panic!("squared_error takes samples, not {shape}"));
+        if self.tensor().on_gpu().is_some() {
+            return gpu::loss::squared_error(self, other, samples);
+        }
         let size = shape.volume() / samples.max(1);
         let isa = self.tensor().isa();
         let out = self.tensor().filled([samples], |out| {

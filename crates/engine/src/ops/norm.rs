@@ -3,6 +3,7 @@
 use super::conv::mask_by_sign;
 use crate::cpu::elementwise;
 use crate::cpu::norm::{self, NormShape};
+use crate::cuda::ops as gpu;
 use crate::tape::Var;
 use crate::tensor::Tensor;
 
@@ -75,6 +76,10 @@ impl Var {
                 self.shape()
             );
         }
+        if self.tensor().on_gpu().is_some() {
+            let shape = [batch, height, width, channels];
+            return gpu::norm::grouped(self, groups, [scale, shift], epsilon, residual, relu, shape);
+        }
         let shape = NormShape { batch, pixels: height * width, channels, groups };
         let isa = self.tensor().isa();
         let mut out = Tensor::uninitialised(&self.device(), self.shape());
@@ -124,6 +129,9 @@ impl Var {
     /// [batch, features] → the same
     pub fn batch_norm(&self, epsilon: f32) -> (Self, BatchStatistics) {
         let [batch, features] = self.shape().matrix("batch_norm");
+        if self.tensor().on_gpu().is_some() {
+            return gpu::norm::batch_norm(self, epsilon, [batch, features]);
+        }
         let x = self.values();
         let mut mean = vec![0.0f64; features];
         let mut variance = vec![0.0f64; features];
@@ -186,6 +194,9 @@ impl Var {
             statistics.variance.shape(),
             self.shape()
         );
+        if self.tensor().on_gpu().is_some() {
+            return gpu::norm::batch_norm_by(self, statistics, epsilon);
+        }
         let mean = statistics.mean.to_vec();
         let inverse_std: Vec<f32> =
             statistics.variance.values().iter().map(|variance| 1.0 / (variance + epsilon).sqrt()).collect();
@@ -215,6 +226,9 @@ impl Var {
     /// [rows, features] → the same
     pub fn l2_normalise(&self) -> Self {
         let [rows, features] = self.shape().matrix("l2_normalise");
+        if self.tensor().on_gpu().is_some() {
+            return gpu::norm::l2_normalise(self, [rows, features]);
+        }
         let inverse: Vec<f32> = self
             .values()
             .chunks_exact(features)

@@ -1,6 +1,7 @@
 //! Matrix products image by image: what set distances between soft masks are made of.
 
 use crate::cpu::matmul::{self, Epilogue, matmul_tn};
+use crate::cuda::ops as gpu;
 use crate::tape::Var;
 use crate::tensor::Tensor;
 
@@ -61,6 +62,9 @@ impl Var {
             self.shape(),
             other.shape()
         );
+        if self.tensor().on_gpu().is_some() {
+            return gpu::product::batched_matmul(self, other, [batch, m, k, n]);
+        }
         let (a, b) = (self.tensor().clone(), other.tensor().clone());
         let (to_a, to_b) = (self.target(), other.target());
         Self::record(&[self, other], product(&a, &b, [batch, m, k, n]), move |dy, flow| {
@@ -85,6 +89,9 @@ impl Var {
             self.shape(),
             other.shape()
         );
+        if self.tensor().on_gpu().is_some() {
+            return gpu::product::batched_inner_products(self, other, [batch, m, k, n]);
+        }
         let (a, b) = (self.tensor().clone(), other.tensor().clone());
         let (to_a, to_b) = (self.target(), other.target());
         Self::record(&[self, other], product_nt(&a, &b, [batch, m, k, n]), move |dy, flow| {

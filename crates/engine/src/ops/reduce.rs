@@ -1,6 +1,7 @@
 //! Sums and means: of all values, of each row, of each image's pixels.
 
 use crate::cpu::elementwise::{for_each_row, sum_zip};
+use crate::cuda::ops as gpu;
 use crate::tape::Var;
 use crate::tensor::Tensor;
 
@@ -16,6 +17,9 @@ impl Var {
     }
 
     fn scaled_sum(&self, factor: f64) -> Self {
+        if self.tensor().on_gpu().is_some() {
+            return gpu::reduce::sum_rows(self, 1, factor as f32, []);
+        }
         let x = self.values();
         let total = sum_zip(self.tensor().isa(), x, x, |x, _| x);
         let out = Tensor::full(&self.device(), [], (total * factor) as f32);
@@ -32,6 +36,9 @@ impl Var {
     pub fn sum_rows(&self) -> Self {
         let shape = self.shape();
         let rows = *shape.first().unwrap_or_else(|| panic!("sum_rows takes rows, not {shape}"));
+        if self.tensor().on_gpu().is_some() {
+            return gpu::reduce::sum_rows(self, rows, 1.0, [rows]);
+        }
         let size = shape.volume() / rows.max(1);
         let isa = self.tensor().isa();
         let out = self.tensor().filled([rows], |out| {
@@ -57,6 +64,9 @@ impl Var {
     /// [batch, height, width, channels] → [batch, channels]
     pub fn global_average_pool(&self) -> Self {
         let [batch, height, width, channels] = self.shape().image("global_average_pool");
+        if self.tensor().on_gpu().is_some() {
+            return gpu::reduce::global_average_pool(self, [batch, height, width, channels]);
+        }
         let pixels = height * width;
         let isa = self.tensor().isa();
         let x = self.values();

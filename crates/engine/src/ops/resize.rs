@@ -6,6 +6,7 @@
 //! ```
 
 use crate::cpu::resize::{self, Corners, ResizeShape};
+use crate::cuda::ops as gpu;
 use crate::tape::Var;
 
 impl Var {
@@ -20,6 +21,9 @@ impl Var {
             return self.clone();
         }
         let shape = ResizeShape { batch, from: [h, w], to: [height, width], channels, corners };
+        if self.tensor().on_gpu().is_some() {
+            return gpu::resize::bilinear(self, shape);
+        }
         let isa = self.tensor().isa();
         let out = self
             .tensor()

@@ -32,10 +32,13 @@ fn descend(
     adam: &mut Adam,
     rate: f32,
 ) -> StepResult {
+    let mut read = vec![&losses.total, &losses.reconstruction];
+    read.extend(&losses.divergence);
+    let read = Var::items(&read);
     let terms = LossTerms {
-        total: losses.total.item(),
-        reconstruction: losses.reconstruction.item(),
-        divergence: losses.divergence.as_ref().map_or(0.0, Var::item),
+        total: read[0],
+        reconstruction: read[1],
+        divergence: read.get(2).copied().unwrap_or(0.0),
         ..LossTerms::default()
     };
     let mut result = StepResult::without_codes(terms);

@@ -131,6 +131,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ("train.weight_decay", "decoupled weight decay", "0"),
     ("train.clip_norm", "largest norm of a step's gradients; 0 for no limit", "not stated"),
     ("train.weight_average", "decay of the averaged weights that prediction uses; 0 for none", "0"),
+    (
+        "train.precision",
+        "how a GPU computes: `\"f32\"`, `\"tf32\"` or `\"bf16\"` (parameters, losses and sums stay f32); without effect on a processor",
+        "",
+    ),
     ("train.validate_every", "epochs between validations", ""),
     ("train.seed", "seed of weights, order of cases and draws of annotations", ""),
     ("predict.min_probability", "ε, codes below it are dropped", "1e-5"),

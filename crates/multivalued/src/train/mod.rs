@@ -1,5 +1,6 @@
 //! Training: steps, epochs, their diagnostics, and the averaged weights that prediction uses.
 
+mod ahead;
 pub mod checkpoint;
 #[cfg(test)]
 mod divergence;
@@ -21,11 +22,12 @@ use crate::network::Network;
 use crate::predict::predict_cases;
 use crate::recipe::Recipe;
 use crate::{Error, Result};
+use ahead::Batches;
 use log::EpochSums;
 use multivalued_data::Case;
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::report::Report;
-use multivalued_engine::{Adam, AdamOptions, Device, Group, Tensor};
+use multivalued_engine::{Adam, AdamOptions, Device, Group, Tensor, catching};
 use std::time::Instant;
 
 /// Steps in a row whose loss may fail to be finite before training stops.
@@ -38,7 +40,7 @@ pub struct Trainer {
     adam: Adam,
     /// Averaged values of the trained parameters, by parameter; none where the recipe wants none.
     average: Vec<Option<Tensor>>,
-    set: TrainingSet,
+    batches: Batches,
     validation: Vec<Case>,
     step: u64,
     /// Training time before the last resumption, and when this part began.
@@ -70,7 +72,7 @@ impl Trainer {
     /// A training at its start. The recipe is validated first.
     pub fn new(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
         recipe.validate()?;
-        let set = TrainingSet::new(train, recipe)?;
+        let set = TrainingSet::new(train, recipe, device)?;
         let network = Network::new(recipe, device)?;
         let options = AdamOptions {
             beta2: recipe.train.beta2,
@@ -92,7 +94,7 @@ impl Trainer {
             network,
             adam,
             average,
-            set,
+            batches: Batches::new(set),
             validation,
             step: 0,
             seconds_before: 0.0,
@@ -119,7 +121,7 @@ impl Trainer {
 
     /// Steps in one pass over the training cases.
     pub fn steps_per_epoch(&self) -> u64 {
-        self.set.steps_per_epoch()
+        self.batches.set().steps_per_epoch()
     }
 
     /// Steps in all; none where minutes are the budget.
@@ -153,10 +155,13 @@ impl Trainer {
     /// One step. A loss that is not finite changes nothing but is counted; three in a row are an error.
     pub fn step(&mut self) -> Result<StepLog> {
         let progress = self.progress();
-        let batch = self.set.batch(self.step, self.network.device())?;
-        let Self { network, adam, recipe, step, .. } = self;
-        // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
-        let result = rayon::scope(|_| network.step(adam, recipe, &batch, *step, progress));
+        let Self { network, adam, recipe, step, batches, .. } = self;
+        let (batch, result) = catching(|| {
+            let batch = batches.take(*step, network.device())?;
+            // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
+            let result = rayon::scope(|_| network.step(adam, recipe, &batch, *step, progress));
+            Ok::<_, Error>((batch, result))
+        })??;
         self.step += 1;
         if result.moved {
             self.failures_in_a_row = 0;

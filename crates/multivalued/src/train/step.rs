@@ -108,14 +108,20 @@ pub(crate) fn step(
     let Losses { encoded, assigned, cross_entropy, energy, total } =
         losses(model, &tape, recipe, batch, progress);
 
+    let mut read = vec![&total, &assigned.reconstruction, &cross_entropy];
+    read.extend(&assigned.commitment);
+    read.extend(&assigned.overlap);
+    read.extend(&energy);
+    let mut read = Var::items(&read).into_iter();
+    let mut next = |is_there: bool| if is_there { read.next().unwrap_or(0.0) } else { 0.0 };
     let mut terms = LossTerms {
-        total: total.item(),
-        reconstruction: assigned.reconstruction.item(),
-        cross_entropy: cross_entropy.item(),
-        commitment: assigned.commitment.as_ref().map_or(0.0, Var::item),
+        total: next(true),
+        reconstruction: next(true),
+        cross_entropy: next(true),
+        commitment: next(assigned.commitment.is_some()),
         covariance: 0.0,
-        overlap: assigned.overlap.as_ref().map_or(0.0, Var::item),
-        energy: energy.as_ref().map_or(0.0, Var::item),
+        overlap: next(assigned.overlap.is_some()),
+        energy: next(energy.is_some()),
         divergence: 0.0,
     };
     let h_norm = mean_length(encoded.h.tensor());

@@ -136,7 +136,7 @@ fn output_space_distances_are_those_of_brute_force() {
     let device = Device::cpu();
     for (classes, channels) in [(1, 1), (3, 4)] {
         let recipe = tiny_recipe(Space::Output, &[&format!("model.classes={classes}")]);
-        let set = TrainingSet::new(cases(4, [7, 5], 1, classes), &recipe).unwrap();
+        let set = TrainingSet::new(cases(4, [7, 5], 1, classes), &recipe, &device).unwrap();
         let batch = set.batch(0, &device).unwrap();
         let (pixels, j, k) = (35, 3, batch.per_image);
         let logits = wave(4 * j * pixels * channels, 0.6, 3.0, 0.2);

@@ -13,7 +13,8 @@ fn reached(space: Space, progress: f32, term: impl FnOnce(Losses) -> Var) -> BTr
     let recipe = tiny_recipe(space, &[]);
     let device = Device::cpu();
     let model = Model::new(&recipe, &device).unwrap();
-    let batch = TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe).unwrap().batch(0, &device).unwrap();
+    let batch =
+        TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
     let tape = Tape::recording(&model.parameters);
     let term = term(losses(&model, &tape, &recipe, &batch, progress));
     assert!(term.item().is_finite() && term.item() != 0.0, "the term is there: {}", term.item());
@@ -82,7 +83,8 @@ fn codes_get_a_gradient_only_where_the_recipe_trains_them() {
     for trained in [false, true] {
         let recipe = tiny_recipe(Space::Output, &[&format!("model.train_codes={trained}")]);
         let model = Model::new(&recipe, &device).unwrap();
-        let batch = TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe).unwrap().batch(0, &device).unwrap();
+        let batch =
+            TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
         let tape = Tape::recording(&model.parameters);
         let all = losses(&model, &tape, &recipe, &batch, HARD);
         let gradients = tape.backward(&all.total);
@@ -98,7 +100,8 @@ fn codes_in_reserve_are_assigned_nothing() {
         let recipe = tiny_recipe(space, &["assignment.active_codes=3"]);
         let device = Device::cpu();
         let model = Model::new(&recipe, &device).unwrap();
-        let batch = TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe).unwrap().batch(0, &device).unwrap();
+        let batch =
+            TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
         for progress in [SOFT, HARD] {
             let tape = Tape::recording(&model.parameters);
             let targets = losses(&model, &tape, &recipe, &batch, progress).assigned.targets;

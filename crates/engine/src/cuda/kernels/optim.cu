@@ -1,0 +1,51 @@
+// Adam over all parameters at once. Block i works on the piece pieces[i] of some parameter.
+
+struct Trained {
+    float *value, *m, *v;
+    const float* gradient;
+    i64 count;
+    float rate, decay;
+};
+
+struct Piece {
+    u32 parameter, first;
+};
+
+constexpr int PIECE = 16384;
+
+__global__ void gradient_squares(const Trained* all, const Piece* pieces, float* partial) {
+    Piece piece = pieces[blockIdx.x];
+    const float* gradient = all[piece.parameter].gradient;
+    i64 first = (i64)piece.first * PIECE, end = min(first + PIECE, all[piece.parameter].count);
+    float sum = 0.0f;
+    for (i64 i = first + threadIdx.x; i < end; i += 256) sum += gradient[i] * gradient[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+__global__ void gradient_norm(const float* partial, float* norm, int count) {
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < count; i += 256) sum += partial[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) *norm = sqrtf(sum);
+}
+
+// Changes nothing where the norm is not finite.
+__global__ void adam(const Trained* all, const Piece* pieces, const float* norm_of_all, float most, float beta1,
+                     float beta2, float epsilon, float correction1, float correction2) {
+    float norm = *norm_of_all;
+    if (!isfinite(norm)) return;
+    float clip = norm > most ? most / norm : 1.0f;
+    Piece piece = pieces[blockIdx.x];
+    Trained p = all[piece.parameter];
+    float step = p.rate / correction1, decay = p.rate * p.decay;
+    i64 first = (i64)piece.first * PIECE, end = min(first + PIECE, p.count);
+    for (i64 i = first + threadIdx.x; i < end; i += 256) {
+        float g = p.gradient[i] * clip;
+        float m = beta1 * p.m[i] + (1.0f - beta1) * g;
+        float v = beta2 * p.v[i] + (1.0f - beta2) * g * g;
+        p.m[i] = m;
+        p.v[i] = v;
+        p.value[i] -= step * m / (sqrtf(v) / correction2 + epsilon) + decay * p.value[i];
+    }
+}

@@ -1,0 +1,171 @@
+// Sums in fixed parts that are added in order, so that results repeat; and what is made of rows:
+// softmax, cross-entropy, lengths.
+
+// out[i] = factor · Σ_part partial[part, i], for each of gridDim.y segments.
+__global__ void sum_parts(const float* partial, float* out, int parts, i64 size, float factor) {
+    __shared__ float sums[32][33];
+    i64 i = (i64)blockIdx.x * 32 + threadIdx.x;
+    const float* from = partial + (i64)blockIdx.y * parts * size;
+    float sum = 0.0f;
+    if (i < size)
+        for (int part = threadIdx.y; part < parts; part += blockDim.y) sum += from[part * size + i];
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y == 0 && i < size) {
+        for (int k = 1; k < blockDim.y; k++) sum += sums[k][threadIdx.x];
+        out[blockIdx.y * size + i] = sum * factor;
+    }
+}
+
+// Column sums of dy [segments, rows, channels] in gridDim.x parts per segment (blockIdx.z), dy first
+// kept only where y is positive and written to `out`; y, out and partial may each be absent.
+template <class D, class T, int V>
+__global__ __launch_bounds__(256) void mask_and_sum(const D* dy, const T* y, T* out, float* partial, i64 rows,
+                                                    int channels) {
+    __shared__ float sums[256][V];
+    int groups = min(channels / V - (int)blockIdx.y * 256, 256), lines = 256 / groups;
+    int group = threadIdx.x % groups, line = threadIdx.x / groups;
+    int channel = (blockIdx.y * 256 + group) * V;
+    i64 base = (i64)blockIdx.z * rows;
+    float sum[V] = {};
+    if (line < lines) {
+        for (i64 row = (i64)blockIdx.x * lines + line; row < rows; row += (i64)gridDim.x * lines) {
+            i64 at = (base + row) * channels + channel;
+            float d[V];
+            load<V>(dy + at, d);
+            if (y) {
+                float v[V];
+                load<V>(y + at, v);
+#pragma unroll
+                for (int i = 0; i < V; i++) d[i] = v[i] > 0.0f ? d[i] : 0.0f;
+            }
+            if (out) store<V>(out + at, d);
+#pragma unroll
+            for (int i = 0; i < V; i++) sum[i] += d[i];
+        }
+    }
+    if (!partial) return;
+#pragma unroll
+    for (int i = 0; i < V; i++) sums[threadIdx.x][i] = sum[i];
+    __syncthreads();
+    for (int unit = threadIdx.x; unit < groups * V; unit += 256) {
+        float total = 0.0f;
+        for (int k = 0; k < lines; k++) total += sums[k * groups + unit / V][unit % V];
+        partial[((i64)blockIdx.z * gridDim.x + blockIdx.x) * channels + blockIdx.y * 256 * V + unit] = total;
+    }
+}
+
+enum Rows { SUM, BINARY_CROSS_ENTROPY, SQUARED_ERROR };
+
+// Sums of a function of x [rows, size] and y [rows / repeats, size] over parts of each row.
+template <class T>
+__global__ void row_parts(const T* x, const float* y, float* partial, int operation, i64 size, int repeats) {
+    i64 row = blockIdx.y;
+    const T* xs = x + row * size;
+    const float* ys = y + row / repeats * size;
+    float sum = 0.0f;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += (i64)gridDim.x * blockDim.x) {
+        float v = to_float(xs[i]);
+        if (operation == BINARY_CROSS_ENTROPY) v = fmaxf(v, 0.0f) + log1pf(expf(-fabsf(v))) - ys[i] * v;
+        else if (operation == SQUARED_ERROR) v = (v - ys[i]) * (v - ys[i]);
+        sum += v;
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partial[row * gridDim.x + blockIdx.x] = sum;
+}
+
+// The gradient of row_parts towards x; `factor` includes the mean's divisor and a sign.
+template <class T>
+__global__ void row_parts_backward(const T* x, const float* y, const float* dy, T* dx, int operation, float factor,
+                                   i64 rows, i64 size, int repeats) {
+    i64 count = rows * size;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) {
+        i64 row = i / size;
+        float v = to_float(x[i]), t = y[row / repeats * size + i % size], slope;
+        if (operation == BINARY_CROSS_ENTROPY) {
+            float e = expf(-fabsf(v)), positive = 1.0f / (1.0f + e);
+            slope = (v >= 0.0f ? positive : e * positive) - t;
+        } else {
+            slope = 2.0f * (v - t);
+        }
+        dx[i] = from_float<T>(dy[row] * factor * slope);
+    }
+}
+
+// The kernels below take a warp per row and blocks of 256 threads.
+#define WARP_ROW()                                                                  \
+    i64 row = (i64)blockIdx.x * 8 + threadIdx.x / 32;                               \
+    int lane = threadIdx.x % 32;                                                    \
+    if (row >= rows) return
+
+__global__ void softmax(const float* logits, float* out, i64 rows, int classes) {
+    WARP_ROW();
+    const float* x = logits + row * classes;
+    float largest = -__int_as_float(0x7f800000), total = 0.0f;
+    for (int i = lane; i < classes; i += 32) largest = fmaxf(largest, x[i]);
+    largest = warp_max(largest);
+    for (int i = lane; i < classes; i += 32) total += expf(x[i] - largest);
+    total = warp_sum(total);
+    for (int i = lane; i < classes; i += 32) out[row * classes + i] = expf(x[i] - largest) / total;
+}
+
+// dx = y (dy − Σ y dy)
+__global__ void softmax_backward(const float* y, const float* dy, float* dx, i64 rows, int classes) {
+    WARP_ROW();
+    i64 at = row * classes;
+    float along = 0.0f;
+    for (int i = lane; i < classes; i += 32) along += y[at + i] * dy[at + i];
+    along = warp_sum(along);
+    for (int i = lane; i < classes; i += 32) dx[at + i] = y[at + i] * (dy[at + i] - along);
+}
+
+__global__ void cross_entropy(const float* logits, const float* targets, float* out, i64 rows, int classes) {
+    WARP_ROW();
+    const float *x = logits + row * classes, *t = targets + row * classes;
+    float largest = -__int_as_float(0x7f800000), total = 0.0f, loss = 0.0f;
+    for (int i = lane; i < classes; i += 32) largest = fmaxf(largest, x[i]);
+    largest = warp_max(largest);
+    for (int i = lane; i < classes; i += 32) total += expf(x[i] - largest);
+    float normaliser = largest + logf(warp_sum(total));
+    for (int i = lane; i < classes; i += 32) loss += t[i] == 0.0f ? 0.0f : t[i] * (normaliser - x[i]);
+    loss = warp_sum(loss);
+    if (lane == 0) out[row] = loss;
+}
+
+// dx = dy (softmax · Σ t − t)
+__global__ void cross_entropy_backward(const float* logits, const float* targets, const float* dy, float* dx, i64 rows,
+                                       int classes) {
+    WARP_ROW();
+    const float *x = logits + row * classes, *t = targets + row * classes;
+    float largest = -__int_as_float(0x7f800000), total = 0.0f, mass = 0.0f;
+    for (int i = lane; i < classes; i += 32) largest = fmaxf(largest, x[i]);
+    largest = warp_max(largest);
+    for (int i = lane; i < classes; i += 32) {
+        total += expf(x[i] - largest);
+        mass += t[i];
+    }
+    total = warp_sum(total);
+    mass = warp_sum(mass);
+    for (int i = lane; i < classes; i += 32)
+        dx[row * classes + i] = dy[row] * (expf(x[i] - largest) / total * mass - t[i]);
+}
+
+__global__ void l2_normalise(const float* x, float* out, float* inverse, i64 rows, int features) {
+    WARP_ROW();
+    float square = 0.0f;
+    for (int i = lane; i < features; i += 32) square += x[row * features + i] * x[row * features + i];
+    float factor = 1.0f / fmaxf(sqrtf(warp_sum(square)), 1e-12f);
+    for (int i = lane; i < features; i += 32) out[row * features + i] = x[row * features + i] * factor;
+    if (lane == 0) inverse[row] = factor;
+}
+
+// dx = (dy − y (y · dy)) / |x|
+__global__ void l2_normalise_backward(const float* y, const float* inverse, const float* dy, float* dx, i64 rows,
+                                      int features) {
+    WARP_ROW();
+    i64 at = row * features;
+    float along = 0.0f;
+    for (int i = lane; i < features; i += 32) along += y[at + i] * dy[at + i];
+    along = warp_sum(along);
+    for (int i = lane; i < features; i += 32) dx[at + i] = (dy[at + i] - y[at + i] * along) * inverse[row];
+}

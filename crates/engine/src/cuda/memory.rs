@@ -1,0 +1,149 @@
+//! Device buffers, and the pool that hands them from one step to the next.
+
+use super::device::{Arg, Cuda};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+/// How values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Element {
+    F32,
+    Bf16,
+}
+
+impl Element {
+    pub fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+
+    /// As kernels name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
+/// Values on a GPU; the memory goes back to its pool when dropped.
+pub(crate) struct Buffer {
+    cuda: Cuda,
+    pointer: u64,
+    len: usize,
+    element: Element,
+    /// Of a convolution's weights: the same in the activations' type, as they are and with channels
+    /// swapped. Made when first needed, forgotten when the values change.
+    twins: [OnceLock<Arc<Buffer>>; 2],
+}
+
+impl Buffer {
+    pub fn new(cuda: &Cuda, len: usize, element: Element) -> Self {
+        let pointer = cuda.allocate(size_class(len * element.size()));
+        Self { cuda: cuda.clone(), pointer, len, element, twins: Default::default() }
+    }
+
+    pub fn cuda(&self) -> &Cuda {
+        &self.cuda
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    pub fn pointer(&self) -> u64 {
+        self.pointer
+    }
+
+    pub fn arg(&self) -> Arg {
+        Arg::Pointer(self.pointer)
+    }
+
+    pub fn twin(&self, swapped: bool, make: impl FnOnce() -> Self) -> Arc<Self> {
+        self.twins[usize::from(swapped)].get_or_init(|| Arc::new(make())).clone()
+    }
+
+    pub fn forget_twins(&mut self) {
+        self.twins = Default::default();
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.cuda.give_back(self.pointer, size_class(self.len * self.element.size()));
+    }
+}
+
+/// Sizes are rounded up by at most an eighth, so that similar ones share buffers.
+fn size_class(bytes: usize) -> usize {
+    let step = (bytes.next_power_of_two() / 16).max(512);
+    bytes.max(1).div_ceil(step) * step
+}
+
+/// Free buffers by size, and the accounts.
+#[derive(Default)]
+pub(super) struct Pool {
+    free: HashMap<usize, Vec<u64>>,
+    live_bytes: usize,
+    pub peak_bytes: usize,
+    pub allocations: usize,
+}
+
+impl Pool {
+    /// A free buffer of exactly this size class, if there is one. Work on one stream is done in order,
+    /// so what earlier work still reads may be handed out for later work to write.
+    pub fn take(&mut self, bytes: usize) -> Option<u64> {
+        self.live_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.live_bytes);
+        self.free.get_mut(&bytes).and_then(Vec::pop)
+    }
+
+    pub fn put(&mut self, pointer: u64, bytes: usize) {
+        self.live_bytes -= bytes;
+        self.free.entry(bytes).or_default().push(pointer);
+    }
+
+    /// Takes back a request that no memory was found for.
+    pub fn cancel(&mut self, bytes: usize) {
+        self.live_bytes -= bytes;
+    }
+
+    /// All free buffers, to be freed.
+    pub fn drain(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.free).into_values().flatten().collect()
+    }
+
+    pub fn live_bytes(&self) -> usize {
+        self.live_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_class_holds_its_size_and_wastes_at_most_an_eighth() {
+        for bytes in [1, 511, 512, 513, 4096, 100_000, 1 << 20, (1 << 20) + 1, 52_428_800] {
+            let class = size_class(bytes);
+            assert!(class >= bytes && class.is_multiple_of(512), "{bytes}: {class}");
+            assert!(class - bytes <= (bytes / 8).max(512), "{bytes}: {class}");
+            assert_eq!(size_class(class), class, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_pool_hands_out_what_came_back() {
+        let mut pool = Pool::default();
+        assert_eq!(pool.take(512), None);
+        pool.put(7, 512);
+        assert_eq!((pool.take(1024), pool.take(512)), (None, Some(7)));
+        assert_eq!((pool.live_bytes(), pool.peak_bytes), (1536, 1536));
+    }
+}
