@@ -7,7 +7,7 @@ use multivalued::Coverage;
 
 use super::options::{Loading, level};
 use crate::device::DeviceChoice;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::run::cases::{Cases, TEST, VALIDATION};
 use crate::run::model::RunModel;
 use crate::run::{RunFolder, levels};
@@ -51,7 +51,13 @@ impl Calibrate {
         };
         let (part, calibration) = cases.take(&self.split)?;
         let predictions = model.predict_cases(&calibration)?;
-        let coverage = Coverage::calibrate(self.coverage, &calibration, &predictions)?;
+        let coverage =
+            Coverage::calibrate(self.coverage, &calibration, &predictions).map_err(|error| match error {
+                multivalued::Error::Recipe { reason, .. } => {
+                    Failure::user(format!("the part '{part}'"), reason)
+                }
+                other => other.into(),
+            })?;
         levels::add(&run, coverage)?;
         let mut rows = vec![
             ("level", format!("{}", coverage.level)),

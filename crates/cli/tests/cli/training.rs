@@ -228,6 +228,10 @@ fn sets_are_calibrated_and_kept() {
     // A model's folder predicts by itself.
     place.run(&["predict", "run/best", image, "--out", "said-too"]).succeeds();
     place.run(&["calibrate", "run", "--coverage", "1.5"]).fails(2, &["1.5", "--coverage", "between 0 and 1"]);
+    place.run(&["generate", "shapes", "--size", "16", "--count", "one=1", "--out", "one"]).succeeds();
+    place
+        .run(&["calibrate", "run", "--data", "one", "--split", "one"])
+        .fails(2, &["the part 'one'", "at least 2 cases"]);
     place.run(&["calibrate", "run", "--split", "none"]).fails(2, &["no part 'none'"]);
 }
 

@@ -128,7 +128,7 @@ fn not_binary(path: &Path, value: f32, x: usize, y: usize) -> Error {
     Error::file(
         path,
         format!(
-            "is not a binary mask: the value {value} at pixel ({x}, {y}) is neither background (0) nor the file's one foreground value (1, 255 or full scale); give a threshold, or the number of classes of a label map"
+            "is not a binary mask: the value {value} at pixel ({x}, {y}) is neither background (0) nor the file's one foreground value (1, 255 or full scale); read it as threshold:VALUE or labels:COUNT (--masks)"
         ),
     )
 }
