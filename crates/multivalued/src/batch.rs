@@ -20,6 +20,8 @@ struct Prepared {
 
 /// Training cases, ready to be put into batches.
 pub(crate) struct TrainingSet {
+    count: usize,
+    /// What augmentation starts from; empty without.
     cases: Vec<Case>,
     /// Without augmentation cases are prepared once.
     prepared: Option<Vec<Prepared>>,
@@ -147,7 +149,8 @@ impl TrainingSet {
                 );
             }
         }
-        let mut set = Self { cases, prepared: None, resident: None, recipe: recipe.clone() };
+        let mut set =
+            Self { count: cases.len(), cases, prepared: None, resident: None, recipe: recipe.clone() };
         let still = recipe.augment == multivalued_data::augment::Augmentation::default();
         let moves = recipe.augment.only_turns() && matches!(device, Device::Cuda(_));
         if still || moves {
@@ -157,6 +160,9 @@ impl TrainingSet {
         }
         if !still && set.resident.is_none() {
             set.prepared = None;
+        }
+        if set.prepared.is_some() {
+            set.cases = Vec::new();
         }
         Ok(set)
     }
@@ -198,7 +204,7 @@ impl TrainingSet {
     }
 
     pub fn len(&self) -> usize {
-        self.cases.len()
+        self.count
     }
 
     /// Normalises the image and gathers annotations that are the same output.
@@ -227,14 +233,14 @@ impl TrainingSet {
 
     /// Steps in one pass over the cases; a last, smaller batch is left out where there are others.
     pub fn steps_per_epoch(&self) -> u64 {
-        (self.cases.len() / self.recipe.train.batch).max(1) as u64
+        (self.count / self.recipe.train.batch).max(1) as u64
     }
 
     /// The cases of a step: each epoch is a new order, drawn from the seed and the epoch alone.
     fn order(&self, step: u64) -> Vec<usize> {
         let per_epoch = self.steps_per_epoch();
         let mut draw = Draw::new(self.recipe.train.seed, &["order"], step / per_epoch);
-        let mut order: Vec<usize> = (0..self.cases.len()).collect();
+        let mut order: Vec<usize> = (0..self.count).collect();
         for i in (1..order.len()).rev() {
             order.swap(i, draw.index(i + 1));
         }

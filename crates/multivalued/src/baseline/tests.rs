@@ -24,7 +24,8 @@ fn reached(term: impl FnOnce(Losses) -> Var) -> Vec<String> {
     let recipe = recipe(KINDS[0], &[]);
     let device = Device::cpu();
     let network = ProbabilisticUnet::new(&recipe, &device);
-    let batch = TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
+    let batch =
+        TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
     assert!(batch.per_image > 1, "several annotations an image are the harder case");
     let tape = Tape::recording(&network.parameters);
     let term = term(network.losses(&tape, &batch, &mut Draw::new(1, &["test"], 0)));

@@ -13,7 +13,7 @@
 //! replaces is kept until the new one is complete. Everything random is drawn from (seed, step), so the
 //! step's number is all the random state there is.
 
-use super::{EpochSums, Trainer};
+use super::{Census, EpochSums, Trainer};
 use crate::network::Network;
 use crate::recipe::Recipe;
 use crate::{Error, Predictor, Result};
@@ -53,6 +53,7 @@ struct TrainingState {
     best_ged: Option<f64>,
     assigned: Vec<Option<usize>>,
     sums: EpochSums,
+    census: Census,
     data: String,
 }
 
@@ -213,6 +214,7 @@ impl Trainer {
             best_ged: self.best_ged,
             assigned: self.assigned.clone(),
             sums: self.sums.clone(),
+            census: self.census.clone(),
             data: data.into(),
         };
         let model = self.network.parameters().to_safetensors(HashMap::new());
@@ -255,7 +257,8 @@ impl Trainer {
             ));
         }
         let mut trainer = Self::new(&loaded.state.recipe, train, validation, device)?;
-        if training.assigned.len() != trainer.assigned.len() || training.sums.codes() != trainer.sums.codes()
+        if training.assigned.len() != trainer.assigned.len()
+            || training.census.codes() != trainer.census.codes()
         {
             return Err(Error::checkpoint(folder.join("state.json"), "does not fit its own recipe and data"));
         }
@@ -271,7 +274,8 @@ impl Trainer {
             .adam
             .load_safetensors(trainer.network.parameters(), optimiser)
             .map_err(|error| Error::checkpoint(folder.join("optimiser.safetensors"), error.to_string()))?;
-        let TrainingState { step, seconds, failures_in_a_row, best_ged, assigned, sums, data: _ } = training;
+        let TrainingState { step, seconds, failures_in_a_row, best_ged, assigned, sums, census, data: _ } =
+            training;
         trainer.step = step;
         trainer.seconds_before = seconds;
         trainer.started = Instant::now();
@@ -279,6 +283,7 @@ impl Trainer {
         trainer.best_ged = best_ged;
         trainer.assigned = assigned;
         trainer.sums = sums;
+        trainer.census = census;
         Ok(trainer)
     }
 }

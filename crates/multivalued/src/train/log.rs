@@ -114,11 +114,6 @@ impl EpochSums {
         self.images += images;
     }
 
-    /// How many codes it counts.
-    pub fn codes(&self) -> usize {
-        self.usage.len()
-    }
-
     /// The share of annotations that each code served in this epoch.
     pub fn usage(&self) -> Vec<f32> {
         let steps = self.steps.max(1) as f32;

@@ -1,6 +1,7 @@
 //! Training: steps, epochs, their diagnostics, and the averaged weights that prediction uses.
 
 mod ahead;
+mod census;
 pub mod checkpoint;
 #[cfg(test)]
 mod divergence;
@@ -20,9 +21,10 @@ use crate::batch::TrainingSet;
 use crate::model::mean_inner_product;
 use crate::network::Network;
 use crate::predict::predict_cases;
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, Space};
 use crate::{Error, Result};
 use ahead::Batches;
+use census::Census;
 use log::EpochSums;
 use multivalued_data::Case;
 use multivalued_data::evaluate::{Settings, evaluate};
@@ -48,6 +50,7 @@ pub struct Trainer {
     started: Instant,
     failures_in_a_row: u64,
     sums: EpochSums,
+    census: Census,
     /// The code that each training case was last assigned to.
     assigned: Vec<Option<usize>>,
     best_ged: Option<f64>,
@@ -81,6 +84,7 @@ impl Trainer {
             ..AdamOptions::default()
         };
         let adam = Adam::new(network.parameters(), options);
+        let codes = network.model().map_or(0, |model| model.recipe.code_count);
         let averaged = recipe.train.weight_average > 0.0;
         let average = network
             .parameters()
@@ -89,7 +93,8 @@ impl Trainer {
             .collect();
         Ok(Self {
             recipe: recipe.clone(),
-            sums: EpochSums::new(network.model().map_or(0, |model| model.recipe.code_count)),
+            sums: EpochSums::new(codes),
+            census: Census::new(codes),
             assigned: vec![None; set.len()],
             network,
             adam,
@@ -178,6 +183,9 @@ impl Trainer {
             changed += usize::from(before.is_some_and(|before| before != code));
         }
         self.sums.add(&result, changed, batch.cases.len());
+        if result.moved && progress >= self.recipe.assignment.anneal_until {
+            self.count_codes(&result);
+        }
         let ends_epoch = self.step.is_multiple_of(self.steps_per_epoch()) || self.is_finished();
         Ok(StepLog { step: self.step, progress, terms: result.terms, moved: result.moved, ends_epoch })
     }
@@ -212,13 +220,24 @@ impl Trainer {
         }
     }
 
-    /// Closes an epoch: puts idle codes into reserve, validates where it is due, and sums up.
+    /// Counts what codes do once the assignment is hard; from time to time those that are not needed go
+    /// into reserve.
+    fn count_codes(&mut self, result: &StepResult) {
+        let Some(model) = self.network.model_mut() else { return };
+        self.census.add(&result.targets);
+        if self.census.is_due(self.assigned.len()) {
+            let assignment = &self.recipe.assignment;
+            let distinct = assignment.distinct && assignment.space == Space::Output;
+            let staying = self.census.staying(&model.active_codes(), assignment.min_usage, distinct);
+            model.set_active(&staying);
+            self.census = Census::new(self.census.codes());
+        }
+    }
+
+    /// Closes an epoch: validates where it is due, and sums up.
     pub fn end_epoch(&mut self) -> Result<EpochLog> {
         let progress = self.progress();
         let epoch = self.step.div_ceil(self.steps_per_epoch());
-        if progress >= self.recipe.assignment.anneal_until && progress < 1.0 {
-            self.rest_idle_codes();
-        }
         let due = epoch.is_multiple_of(self.recipe.train.validate_every) || self.is_finished();
         let validation = if due && !self.validation.is_empty() { Some(self.validate()?) } else { None };
         let codes = self.network.model().map(|model| {
@@ -228,18 +247,6 @@ impl Trainer {
         });
         let rate = schedule::learning_rate(&self.recipe.train, self.step, progress);
         Ok(self.sums.close(epoch, self.step, progress, rate, codes, self.seconds(), validation))
-    }
-
-    fn rest_idle_codes(&mut self) {
-        let Some(model) = self.network.model_mut() else { return };
-        let usage = self.sums.usage();
-        let active = model.active_codes();
-        let mut busy: Vec<usize> =
-            active.iter().copied().filter(|&j| usage[j] >= self.recipe.assignment.min_usage).collect();
-        if busy.len() < 2 {
-            busy = active;
-        }
-        model.set_active(&busy);
     }
 
     /// The validation cases' report, by the averaged weights.

@@ -30,8 +30,14 @@ fn whole_state(trainer: &mut Trainer) -> Vec<Vec<u8>> {
     let averages =
         trainer.with_averaged_weights(|network| network.parameters().to_safetensors(Default::default()));
     let moments = trainer.adam.to_safetensors(trainer.network.parameters());
-    let rest =
-        serde_json::to_vec(&(&trainer.sums, &trainer.assigned, trainer.step, trainer.best_ged)).unwrap();
+    let rest = serde_json::to_vec(&(
+        &trainer.sums,
+        &trainer.census,
+        &trainer.assigned,
+        trainer.step,
+        trainer.best_ged,
+    ))
+    .unwrap();
     vec![parameters(trainer), averages, moments, rest]
 }
 

@@ -60,13 +60,15 @@ pub(crate) struct StepResult {
     pub usage: Vec<f32>,
     /// The code of each image's first annotation.
     pub first_codes: Vec<usize>,
+    /// [images, code_count]: the weight of annotations that each code is responsible for.
+    pub targets: Vec<f32>,
 }
 
 impl StepResult {
     /// What a method without codes leaves, before it has moved.
     pub fn without_codes(terms: LossTerms) -> Self {
-        let (usage, first_codes) = (Vec::new(), Vec::new());
-        Self { terms, moved: false, gradient_norm: f32::NAN, h_norm: 0.0, usage, first_codes }
+        let (usage, first_codes, targets) = (Vec::new(), Vec::new(), Vec::new());
+        Self { terms, moved: false, gradient_norm: f32::NAN, h_norm: 0.0, usage, first_codes, targets }
     }
 }
 
@@ -148,7 +150,7 @@ pub(crate) fn step(
     if moved && let Some((responsibilities, embeddings)) = followed {
         terms.covariance = update_codebook(model, recipe, &responsibilities, &embeddings);
     }
-    StepResult { terms, moved, gradient_norm, h_norm, usage, first_codes }
+    StepResult { terms, moved, gradient_norm, h_norm, usage, first_codes, targets: assigned.targets }
 }
 
 /// Encodes, assigns, and computes every term.

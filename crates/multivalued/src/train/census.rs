@@ -1,0 +1,144 @@
+//! Which codes serve annotations, and which serve the same image: what decides which codes stay.
+//!
+//! Outputs of one image are different by definition, so the codes of one image differ too
+//! (`assignment.distinct`). Two codes that never serve the same image are therefore not two outputs but one
+//! that was split between them, each with a part of its probability: what a code says depends on the image,
+//! so that one of them can say both. The rarer one goes into reserve, as idle codes do.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Images between two decisions: enough to tell rare codes from idle ones.
+const IMAGES: usize = 2000;
+/// Codes belong to one output where they meet less often than this share of what independence would give.
+const MEETS: f32 = 0.1;
+/// Meetings that independence must give before their absence says anything.
+const EXPECTED: f32 = 20.0;
+
+/// Counts since the last decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Census {
+    codes: usize,
+    images: usize,
+    /// The weight of annotations that each code served, summed over images.
+    served: Vec<f32>,
+    /// Images that two codes both served, by `lower · codes + higher`; a code with itself: its own images.
+    together: BTreeMap<usize, u32>,
+}
+
+impl Census {
+    pub fn new(codes: usize) -> Self {
+        Self { codes, images: 0, served: vec![0.0; codes], together: BTreeMap::new() }
+    }
+
+    /// How many codes it counts.
+    pub fn codes(&self) -> usize {
+        self.codes
+    }
+
+    /// Counts a batch.
+    ///
+    /// # Shapes
+    /// targets [images, codes]: the weight of annotations that each code serves
+    pub fn add(&mut self, targets: &[f32]) {
+        for image in targets.chunks_exact(self.codes) {
+            self.images += 1;
+            let serving: Vec<usize> = (0..self.codes).filter(|&code| image[code] > 0.0).collect();
+            for (n, &code) in serving.iter().enumerate() {
+                self.served[code] += image[code];
+                for &other in &serving[n..] {
+                    *self.together.entry(code * self.codes + other).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    /// Whether enough images were counted: so many, or all of a smaller training set.
+    pub fn is_due(&self, cases: usize) -> bool {
+        self.images >= IMAGES.min(cases)
+    }
+
+    fn meetings(&self, a: usize, b: usize) -> f32 {
+        *self.together.get(&(a.min(b) * self.codes + a.max(b))).unwrap_or(&0) as f32
+    }
+
+    /// The codes that stay: those that serve at least a share of the annotations and, where outputs of one
+    /// image take different codes, do not share an output with another. At least two stay.
+    pub fn staying(&self, active: &[usize], least_share: f32, distinct: bool) -> Vec<usize> {
+        let images = self.images.max(1) as f32;
+        let busy = |code: &usize| self.served[*code] / images >= least_share;
+        let mut staying: Vec<usize> = active.iter().copied().filter(busy).collect();
+        if staying.len() < 2 {
+            return active.to_vec();
+        }
+        while distinct && staying.len() > 2 {
+            let Some((a, b)) = self.most_exclusive(&staying) else { break };
+            let rarer = if self.served[a] < self.served[b] { a } else { b };
+            staying.retain(|&code| code != rarer);
+        }
+        staying
+    }
+
+    /// The two codes that share an output most clearly.
+    fn most_exclusive(&self, codes: &[usize]) -> Option<(usize, usize)> {
+        let mut best = None;
+        for (n, &a) in codes.iter().enumerate() {
+            for &b in &codes[n + 1..] {
+                let expected = self.meetings(a, a) * self.meetings(b, b) / self.images as f32;
+                let ratio = self.meetings(a, b) / expected.max(1e-9);
+                if expected >= EXPECTED && ratio < best.map_or(MEETS, |(least, _)| least) {
+                    best = Some((ratio, (a, b)));
+                }
+            }
+        }
+        best.map(|(_, pair)| pair)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A census of images, each given by the codes that serve it, repeated 100 times.
+    fn census(images: &[&[usize]]) -> Census {
+        let mut census = Census::new(5);
+        for _ in 0..100 {
+            for serving in images {
+                let mut targets = [0.0; 5];
+                serving.iter().for_each(|&code| targets[code] = 1.0 / serving.len() as f32);
+                census.add(&targets);
+            }
+        }
+        census
+    }
+
+    #[test]
+    fn idle_codes_rest_but_two_always_stay() {
+        let mut some = census(&[&[0, 1, 2]]);
+        some.add(&[0.5, 0.0, 0.0, 0.5, 0.0]);
+        assert_eq!(some.staying(&[0, 1, 2, 3, 4], 0.002, true), [0, 1, 2, 3]);
+        assert_eq!(some.staying(&[0, 1, 2, 3, 4], 0.01, true), [0, 1, 2]);
+        assert_eq!(census(&[&[3]]).staying(&[0, 3], 0.1, true), [0, 3]);
+    }
+
+    #[test]
+    fn an_output_that_two_codes_share_keeps_the_one_that_serves_more() {
+        // Codes 1 and 2 take turns at the second output.
+        let split = census(&[&[0, 1, 3], &[0, 2, 3], &[0, 2, 3]]);
+        assert_eq!(split.staying(&[0, 1, 2, 3], 0.002, true), [0, 2, 3]);
+        assert_eq!(split.staying(&[0, 1, 2, 3], 0.002, false), [0, 1, 2, 3], "readers may agree");
+    }
+
+    #[test]
+    fn outputs_that_only_some_images_have_keep_their_codes() {
+        let nested = census(&[&[0], &[0, 1], &[0, 1, 2], &[0, 1, 2, 3]]);
+        assert_eq!(nested.staying(&[0, 1, 2, 3], 0.002, true), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn few_images_prove_nothing() {
+        let mut few = Census::new(3);
+        (0..15).for_each(|_| few.add(&[0.5, 0.5, 0.0, 0.5, 0.0, 0.5]));
+        assert_eq!(few.staying(&[0, 1, 2], 0.002, true), [0, 1, 2]);
+    }
+}
