@@ -3,7 +3,7 @@
 // computed. Wide tiles and resident weights matter here because there is little to compute per pixel.
 
 constexpr int ROW = 80;
-constexpr int MOST_HALO = 400;
+constexpr int MOST_HALO = 330;
 
 // Lane t of four holds a[j], pairs of columns 8j + 2t; afterwards the pairs of columns 8t + 2j.
 __device__ __forceinline__ void exchange(float2 (&a)[4], int lane) {

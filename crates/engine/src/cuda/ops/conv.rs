@@ -16,7 +16,7 @@ struct Limits {
 
 const TILE: Limits = Limits { tile: 128, halo: 256 };
 /// Of the kernel for few channels, where they leave room for it.
-const WIDE_TILE: Limits = Limits { tile: 256, halo: 400 };
+const WIDE_TILE: Limits = Limits { tile: 256, halo: 330 };
 /// Bytes of a row of the convolution's tiles in shared memory.
 const ROW: usize = 80;
 /// Outputs of at most so many channels are logits, which stay f32.
@@ -103,18 +103,19 @@ fn run(shape: ConvShape, x: &Tensor, weight: &Buffer, epilogue: &Epilogue, flip:
         let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
         let columns = shape.outputs.div_ceil(32);
         // As many blocks as can be at work at once, by their shared memory and their registers.
-        let together = (220_000 / (shared + 2048)).min(768 / limits.tile).max(1);
+        let together = (cuda.shared_bytes() / (shared + 2400)).min(768 / limits.tile).max(1);
         let blocks = (cuda.multiprocessors() * together).div_ceil(columns).min(tiles);
         grid = Grid { shared, threads: [limits.tile, 1], ..Grid::blocks(blocks, columns, 1) };
     } else {
         tiling = shape.tiling(TILE);
-        kernel = format!("conv<{precision}, {taps}, {block}>");
+        let threads: usize = std::env::var("MV_THREADS").map_or(256, |v| v.parse().unwrap());
+        kernel = format!("conv<{precision}, {taps}, {block}, {threads}>");
         let together = if shape.kernel == 3 { 3 } else { 1 };
         let copies = (chunks.min(2) * shape.halo(tiling) + 2 * together * block) * ROW;
         let staged = TILE.tile * (block + 8) * 4;
         let [down, across] = tiling.tiles;
         let blocks = Grid::blocks(shape.batch * down * across, shape.outputs.div_ceil(block), 1);
-        grid = Grid { shared: copies.max(staged), ..blocks };
+        grid = Grid { shared: copies.max(staged), threads: [threads, 1], ..blocks };
     }
     let args = [
         arg(x),
@@ -146,7 +147,7 @@ fn weight_gradient(
     let (inputs, outputs, taps) = (shape.inputs, shape.outputs, shape.taps());
     let [m, n] = match (inputs, outputs) {
         (..=16, _) => [16, 32],
-        (64.., 64..) => [64, 64],
+        (64.., 64..) => [64, std::env::var("MV_N").map_or(64, |v| v.parse().unwrap())],
         _ => [32, 32],
     };
     let size = element(x).size();
@@ -155,7 +156,7 @@ fn weight_gradient(
     let warps_k = 8 / (m / 16 * 2);
     let blocks = inputs.div_ceil(m) * outputs.div_ceil(n);
     let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
-    let per_multiprocessor = if m == 64 { 1 } else { 2 };
+    let per_multiprocessor = if n == 64 { 1 } else { 2 };
     let splits = (cuda.multiprocessors() * per_multiprocessor / blocks).clamp(1, tiles);
     let parts = splits * warps_k;
     let partial = empty(cuda, [parts, taps * inputs * outputs], Element::F32);
