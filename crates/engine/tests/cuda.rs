@@ -182,7 +182,7 @@ fn check(call: &Call, seed: u64, precision: Precision, worst: &mut Worst) {
             for (i, (found, reference)) in found_gradients.iter().zip(&gradients).enumerate() {
                 match (found, reference) {
                     (Some(found), Some(reference)) => {
-                        note(format!("{name} gradient {i}"), error(found, reference))
+                        note(format!("{name} gradient {i}"), error(found, reference));
                     }
                     (None, None) => {}
                     _ => note(format!("{name} gradient {i} is not there on both"), f64::INFINITY),
@@ -312,7 +312,7 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
         [image, label].map(|v| Var::constant(Tensor::from_slice(device, [batch, size, size, 1], &v)));
     let mut adam = Adam::new(&network.parameters, AdamOptions::default());
     let mut settled = 0;
-    let losses = (0..steps)
+    (0..steps)
         .map(|step| {
             let tape = Tape::recording(&network.parameters);
             let loss = network.loss(&tape, &x, &y);
@@ -328,8 +328,7 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
             }
             value
         })
-        .collect();
-    losses
+        .collect()
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! Device buffers, and the pool that hands them from one step to the next.
+//! Device buffers, the pool that hands them from one step to the next, and pinned memory for downloads.
 
 use super::device::{Arg, Cuda};
+use cudarc::driver::sys::{self, CUresult};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -121,6 +122,37 @@ impl Pool {
 
     pub fn live_bytes(&self) -> usize {
         self.live_bytes
+    }
+}
+
+/// Memory of this machine at a fixed place, which the GPU writes to at full speed; none where the
+/// system refuses it.
+#[derive(Default)]
+pub(super) struct Pinned {
+    pub memory: Option<*mut u8>,
+    bytes: usize,
+}
+
+impl Pinned {
+    /// Makes it at least so long.
+    pub fn grow(&mut self, bytes: usize) {
+        if self.memory.is_some() && bytes <= self.bytes {
+            return;
+        }
+        self.free();
+        let mut memory = std::ptr::null_mut();
+        // SAFETY: a place for an address.
+        let result = unsafe { sys::cuMemAllocHost_v2(&mut memory, bytes.max(1 << 16)) };
+        if result == CUresult::CUDA_SUCCESS {
+            (self.memory, self.bytes) = (Some(memory.cast()), bytes.max(1 << 16));
+        }
+    }
+
+    pub fn free(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            // SAFETY: taken by `grow`; no copy to it is under way.
+            unsafe { sys::cuMemFreeHost(memory.cast()) };
+        }
     }
 }
 

@@ -13,21 +13,26 @@
 //! |---|---|
 //! | `library` | finding the driver and NVRTC |
 //! | `program` | compiling kernels |
-//! | `device`, `memory` | the GPU, its stream and launches; buffers and their pool |
+//! | `driver` | finding the GPU and loading kernels |
+//! | `device`, `memory` | the stream, launches and copies; buffers and their pool |
+//! | `timer` | time by kernel |
 //! | `ops` | the operations, with their gradients |
 //! | `resident` | images that stay on the GPU, and batches of them |
 #![allow(unsafe_code)]
 
 mod device;
+mod driver;
 mod error;
 mod library;
 mod memory;
 pub(crate) mod ops;
 mod program;
 mod resident;
+mod timer;
 
 pub(crate) use device::{Arg, Grid};
-pub use device::{Cuda, KernelTime, Precision};
+pub use device::{Cuda, Precision};
 pub use error::{DeviceError, catching};
 pub(crate) use memory::{Buffer, Element};
 pub use resident::{Pick, ResidentImages};
+pub use timer::KernelTime;

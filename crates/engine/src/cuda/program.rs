@@ -39,18 +39,9 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
     }
     let masks: Vec<String> =
         masks.iter().flat_map(|types| [1, 8].map(|v| format!("mask_and_sum<{types}, {v}>"))).collect();
-    let convs = |taps: usize| {
-        [32, 64, 128]
-            .iter()
-            .flat_map(|n| [128, 256].map(|threads| format!("conv<{p}, {taps}, {n}, {threads}>")))
-            .collect::<Vec<_>>()
-    };
-    let narrow = |taps: usize| {
-        let tiles: &[usize] = if precision == Precision::Bf16 { &[256, 128] } else { &[128] };
-        tiles.iter().map(|tile| format!("conv_narrow<{p}, {taps}, {tile}>")).collect::<Vec<_>>()
-    };
+    let convs = |taps: usize| [32, 64, 128].map(|n| format!("conv<{p}, {taps}, {n}>")).to_vec();
     let weights = |taps: usize| {
-        ["16, 32", "32, 32", "64, 32", "64, 64"].map(|tile| format!("conv_weight<{p}, {taps}, {tile}>")).to_vec()
+        ["16, 32", "32, 32", "64, 64"].map(|tile| format!("conv_weight<{p}, {taps}, {tile}>")).to_vec()
     };
     let source = |name, parts: &[&str], kernels: Vec<Vec<String>>| Source {
         name,
@@ -64,7 +55,11 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
     vec![
         source("conv.cu", &[PRELUDE, TENSOR_CORE, conv], vec![convs(9)]),
         source("conv.cu", &[PRELUDE, TENSOR_CORE, conv], vec![convs(1)]),
-        source("conv_narrow.cu", &[PRELUDE, TENSOR_CORE, conv_narrow], vec![narrow(9), narrow(1)]),
+        source(
+            "conv_narrow.cu",
+            &[PRELUDE, TENSOR_CORE, conv_narrow],
+            vec![[9, 1].map(|taps| format!("conv_narrow<{p}, {taps}>")).to_vec()],
+        ),
         source("conv_weight.cu", &[PRELUDE, TENSOR_CORE, conv_weight], vec![weights(9)]),
         source(
             "conv_weight.cu",

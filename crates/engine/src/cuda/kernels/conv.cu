@@ -8,8 +8,8 @@
 // Bytes between rows of 64 in shared memory: 16 more, so that eight rows meet eight banks.
 constexpr int ROW = 80;
 
-template <int P, int TAPS, int BN, int THREADS>
-__global__ __launch_bounds__(THREADS, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
+template <int P, int TAPS, int BN>
+__global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
     const typename Element<P>::type* __restrict__ x, const typename Element<P>::type* __restrict__ weight,
     const float* __restrict__ bias, const typename Element<P>::type* __restrict__ residual,
     const typename Element<P>::type* __restrict__ mask, void* __restrict__ out, Tiling t, int inputs, int outputs,
@@ -17,7 +17,7 @@ __global__ __launch_bounds__(THREADS, P == F32 ? 1 : BN == 128 ? 2 : 3) void con
     typedef typename Element<P>::type T;
     constexpr int E = 16 / sizeof(T), CHUNK = 64 / sizeof(T);
     constexpr int R = TAPS == 9 ? 1 : 0, TOGETHER = TAPS == 9 ? 3 : 1, PARTS = TAPS / TOGETHER;
-    constexpr int WARPS_M = THREADS / 64, MF = 8 / WARPS_M, WN = BN / 2, NF = WN / 16;
+    constexpr int MF = 2, WN = BN / 2, NF = WN / 16;
     extern __shared__ __align__(16) unsigned char memory[];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -32,17 +32,16 @@ __global__ __launch_bounds__(THREADS, P == F32 ? 1 : BN == 128 ? 2 : 3) void con
     const u32 weights = images + (chunks > 1 ? 2 : 1) * halo * ROW;
 
     // The 16-byte pieces of the halo that this thread copies: where from (-1: outside) and where to.
-    constexpr int IMAGE_PIECES = 1024 / THREADS;
-    int from[IMAGE_PIECES];
+    int from[4];
 #pragma unroll
-    for (int i = 0; i < IMAGE_PIECES; i++) {
-        int piece = thread + i * THREADS, pixel = piece / 4;
+    for (int i = 0; i < 4; i++) {
+        int piece = thread + i * 256, pixel = piece / 4;
         int y = place.y + pixel / across - R, at = place.x + pixel % across - R;
         bool inside = pixel < halo && y >= 0 && y < t.height && at >= 0 && at < t.width;
         from[i] = inside ? (place.image * t.height + y) * t.width + at : -1;
     }
 
-    // The same of the weights: 32 rows of one tap at a time, by a share of the threads each.
+    // The same of the weights: 32 rows of one tap at a time, by every other half of the threads.
     const int per_tap = outputs * inputs, direction = flip ? -per_tap : per_tap;
     const int weight_row = thread / 4 % 32, share = thread / 128;
     const T* first_weight = weight + (flip ? (TAPS - 1) * per_tap : 0) + (first_output + weight_row) * (i64)inputs;
@@ -52,8 +51,8 @@ __global__ __launch_bounds__(THREADS, P == F32 ? 1 : BN == 128 ? 2 : 3) void con
         if (part == 0) {
             u32 to = images + (chunk % 2) * halo * ROW;
 #pragma unroll
-            for (int i = 0; i < IMAGE_PIECES; i++) {
-                int piece = thread + i * THREADS, channel = chunk * CHUNK + piece % 4 * E;
+            for (int i = 0; i < 4; i++) {
+                int piece = thread + i * 256, channel = chunk * CHUNK + piece % 4 * E;
                 if (piece >= halo * 4) break;
                 bool valid = from[i] >= 0 && channel < inputs;
                 const T* source = x + ((i64)from[i] * inputs + channel);
@@ -67,7 +66,7 @@ __global__ __launch_bounds__(THREADS, P == F32 ? 1 : BN == 128 ? 2 : 3) void con
         const T* taps = first_weight + (part * TOGETHER * direction + channel);
 #pragma unroll
         for (int i = 0; i < TOGETHER * BN / 32; i++) {
-            if (i % (THREADS / 128) != share) continue;
+            if (i % 2 != share) continue;
             int column = i % (BN / 32) * 32;
             bool valid = first_output + column + weight_row < outputs && channel < inputs;
             const T* source = taps + (i / (BN / 32) * direction + column * inputs);
@@ -136,7 +135,7 @@ __global__ __launch_bounds__(THREADS, P == F32 ? 1 : BN == 128 ? 2 : 3) void con
             *(float2*)(to + 8 * LINE) = make_float2(sums[m][n][2], sums[m][n][3]);
         }
     __syncthreads();
-    for (int unit = thread; unit < 128 * (BN / 8); unit += THREADS) {
+    for (int unit = thread; unit < 128 * (BN / 8); unit += 256) {
         int pixel = unit / (BN / 8), n = first_output + unit % (BN / 8) * 8;
         int y = place.y + pixel / t.tile_w, at = place.x + pixel % t.tile_w;
         if (pixel >= pixels || y >= t.height || at >= t.width || n >= outputs) continue;

@@ -15,7 +15,7 @@ struct Limits {
 }
 
 const TILE: Limits = Limits { tile: 128, halo: 256 };
-/// Of the kernel for few channels, where they leave room for it.
+/// Of the kernel for few channels.
 const WIDE_TILE: Limits = Limits { tile: 256, halo: 330 };
 /// Bytes of a row of the convolution's tiles in shared memory.
 const ROW: usize = 80;
@@ -96,26 +96,24 @@ fn run(shape: ConvShape, x: &Tensor, weight: &Buffer, epilogue: &Epilogue, flip:
     let chunks = (shape.inputs * element(x).size()).div_ceil(64);
     let (kernel, tiling, grid);
     if block == 32 && chunks <= 2 {
-        let limits = if element(x) == Element::Bf16 && chunks == 1 { WIDE_TILE } else { TILE };
-        tiling = shape.tiling(limits);
-        kernel = format!("conv_narrow<{precision}, {taps}, {}>", limits.tile);
-        let shared = chunks * (taps * 32 + 2 * shape.halo(tiling)) * ROW;
+        tiling = shape.tiling(WIDE_TILE);
+        kernel = format!("conv_narrow<{precision}, {taps}>");
+        let shared = (chunks * taps * 32 + 2 * shape.halo(tiling)) * ROW;
         let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
         let columns = shape.outputs.div_ceil(32);
         // As many blocks as can be at work at once, by their shared memory and their registers.
-        let together = (cuda.shared_bytes() / (shared + 2400)).min(768 / limits.tile).max(1);
+        let together = (cuda.shared_bytes() / (shared + 2400)).clamp(1, 3);
         let blocks = (cuda.multiprocessors() * together).div_ceil(columns).min(tiles);
-        grid = Grid { shared, threads: [limits.tile, 1], ..Grid::blocks(blocks, columns, 1) };
+        grid = Grid { shared, ..Grid::blocks(blocks, columns, 1) };
     } else {
         tiling = shape.tiling(TILE);
-        let threads: usize = std::env::var("MV_THREADS").map_or(256, |v| v.parse().unwrap());
-        kernel = format!("conv<{precision}, {taps}, {block}, {threads}>");
+        kernel = format!("conv<{precision}, {taps}, {block}>");
         let together = if shape.kernel == 3 { 3 } else { 1 };
         let copies = (chunks.min(2) * shape.halo(tiling) + 2 * together * block) * ROW;
         let staged = TILE.tile * (block + 8) * 4;
         let [down, across] = tiling.tiles;
         let blocks = Grid::blocks(shape.batch * down * across, shape.outputs.div_ceil(block), 1);
-        grid = Grid { shared: copies.max(staged), threads: [threads, 1], ..blocks };
+        grid = Grid { shared: copies.max(staged), ..blocks };
     }
     let args = [
         arg(x),
@@ -147,7 +145,7 @@ fn weight_gradient(
     let (inputs, outputs, taps) = (shape.inputs, shape.outputs, shape.taps());
     let [m, n] = match (inputs, outputs) {
         (..=16, _) => [16, 32],
-        (64.., 64..) => [64, std::env::var("MV_N").map_or(64, |v| v.parse().unwrap())],
+        (64.., 64..) => [64, 64],
         _ => [32, 32],
     };
     let size = element(x).size();
