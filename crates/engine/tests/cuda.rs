@@ -373,6 +373,10 @@ fn values_survive_the_way_to_the_device_and_back() {
         assert_eq!((tensor.to_vec()[0], shared.to_vec()[0]), (9.0, 0.0));
         tensor.lerp(&shared, 0.5);
         assert_eq!((tensor.to_vec()[0], shared.to_vec()[0]), (4.5, 0.0));
+        let [mut long, other] = [1.0, 3.0].map(|value| Tensor::full(device, [40_001], value));
+        Tensor::lerp_all(vec![(&mut tensor, &shared), (&mut long, &other)], 0.5);
+        assert_eq!((tensor.to_vec()[0], tensor.to_vec()[1]), (2.25, values[1]));
+        assert_eq!(long.to_vec(), vec![2.0; 40_001]);
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
             vec![
                 typed(&["binary", "unary", "unary_backward", "fill", "spread_rows"]),
                 typed(&["gather_rows", "gather_rows_backward", "sum_repeats"]),
-                plain(&["lerp", "transpose", "gather_images<float>", "gather_images<unsigned char>"]),
+                plain(&["transpose", "gather_images<float>", "gather_images<unsigned char>"]),
                 casts,
             ],
         ),
@@ -105,7 +105,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
         source(
             "optim.cu",
             &[PRELUDE, include_str!("kernels/optim.cu")],
-            vec![plain(&["gradient_squares", "gradient_norm", "adam"])],
+            vec![plain(&["gradient_squares", "gradient_norm", "adam", "lerp"])],
         ),
     ]
 }
