@@ -2,46 +2,16 @@
 
 use super::driver::{self, checked, must};
 use super::error::{DeviceError, fail};
+use super::launch::{Arg, Grid, KernelTime, Precision};
 use super::library;
-use super::memory::{Element, Pinned, Pool};
-use super::timer::{KernelTime, Timer};
+use super::pool::{Pinned, Pool, size_class};
+use super::timer::Timer;
 use cudarc::driver::sys::{self, CUresult};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// How a GPU computes convolutions and stores activations. Parameters, their gradients, moments, losses
-/// and matrix products are f32 in every case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Precision {
-    /// f32 throughout: three tensor-core products stand for one.
-    F32,
-    /// f32 values, their products rounded to ten bits of mantissa.
-    Tf32,
-    /// Activations and their gradients in bf16, sums in f32.
-    Bf16,
-}
-
-impl Precision {
-    /// As kernels name it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "F32",
-            Self::Tf32 => "TF32",
-            Self::Bf16 => "BF16",
-        }
-    }
-
-    /// How activations are stored.
-    pub(crate) fn activation(self) -> Element {
-        match self {
-            Self::F32 | Self::Tf32 => Element::F32,
-            Self::Bf16 => Element::Bf16,
-        }
-    }
-}
 
 /// An NVIDIA GPU. Cheap to clone; clones share stream and memory.
 #[derive(Clone)]
@@ -70,57 +40,6 @@ struct Inner {
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
-
-/// A kernel's argument.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Arg {
-    Pointer(u64),
-    Int(i32),
-    Long(i64),
-    Float(f32),
-    /// `Tiling` of the convolution kernels.
-    Ints([i32; 7]),
-}
-
-impl Arg {
-    pub const NULL: Self = Self::Pointer(0);
-
-    pub fn size(value: usize) -> Self {
-        Self::Int(i32::try_from(value).expect("a tensor's sizes are below 2³¹"))
-    }
-
-    pub fn count(value: usize) -> Self {
-        Self::Long(value as i64)
-    }
-
-    pub fn flag(value: bool) -> Self {
-        Self::Int(i32::from(value))
-    }
-}
-
-/// How many blocks of how many threads, and their shared memory.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Grid {
-    pub blocks: [usize; 3],
-    pub threads: [usize; 2],
-    pub shared: usize,
-}
-
-impl Grid {
-    pub fn blocks(x: usize, y: usize, z: usize) -> Self {
-        Self { blocks: [x, y, z], threads: [256, 1], shared: 0 }
-    }
-
-    /// Enough blocks for `units` of work, one per thread, up to what a loop over them keeps busy.
-    pub fn over(units: usize) -> Self {
-        Self::blocks(units.div_ceil(256).clamp(1, 132 * 16), 1, 1)
-    }
-
-    /// A warp per row.
-    pub fn warps(rows: usize) -> Self {
-        Self::blocks(rows.div_ceil(8).max(1), 1, 1)
-    }
-}
 
 thread_local! {
     /// The context that is current on this thread, so that it is set only when it changes.
@@ -198,9 +117,10 @@ impl Cuda {
         }
     }
 
-    /// Memory of a size class: a free buffer, or new memory, for which all free buffers are given up
+    /// Memory for at least so many bytes: a free buffer, or new memory, for which all free buffers are given up
     /// where there is no other.
     pub(super) fn allocate(&self, bytes: usize) -> u64 {
+        let bytes = size_class(bytes);
         if let Some(pointer) = self.pool().take(bytes) {
             return pointer;
         }
@@ -234,7 +154,7 @@ impl Cuda {
     }
 
     pub(super) fn give_back(&self, pointer: u64, bytes: usize) {
-        self.pool().put(pointer, bytes);
+        self.pool().put(pointer, size_class(bytes));
     }
 
     /// Puts a kernel into the queue.

@@ -1,8 +1,8 @@
 //! What is asked of the driver when a device is opened: which GPU, whether versions fit, loading kernels;
 //! and its results as errors.
 
-use super::device::Precision;
 use super::error::{DeviceError, fail};
+use super::launch::Precision;
 use super::program;
 use cudarc::driver::sys::{self, CUresult};
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! The kernels: their sources, which instances a precision needs, and their compilation by NVRTC.
 
-use super::device::Precision;
 use super::error::DeviceError;
+use super::launch::Precision;
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
 

@@ -1,20 +1,10 @@
 //! Where a computation's time goes, kernel by kernel.
 
 use super::driver::must;
+use super::launch::KernelTime;
 use cudarc::driver::sys;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// A kernel's launches while they were timed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KernelTime {
-    /// The kernel, with its template arguments and its blocks.
-    pub kernel: String,
-    /// How often it ran.
-    pub launches: usize,
-    /// How long in all.
-    pub milliseconds: f64,
-}
 
 /// Events around every launch, between `begin` and `end`.
 #[derive(Default)]
