@@ -265,13 +265,21 @@ impl Tensor {
 
     /// Moves the values towards another tensor's: `x ← x + share · (other − x)`.
     pub fn lerp(&mut self, other: &Self, share: f32) {
-        assert_eq!(self.shape, other.shape, "lerp takes two tensors of one shape");
-        if self.on_gpu().is_some() {
-            self.gpu_mut();
-            return cuda::ops::elementwise::lerp(self, other, share);
+        Self::lerp_all(vec![(self, other)], share);
+    }
+
+    /// As [`lerp`](Self::lerp) for many pairs of tensors on one device, which a GPU does at once.
+    pub fn lerp_all(pairs: Vec<(&mut Self, &Self)>, share: f32) {
+        for (a, b) in &pairs {
+            assert_eq!(a.shape, b.shape, "lerp takes two tensors of one shape");
         }
-        let isa = self.isa();
-        crate::cpu::elementwise::update(isa, self.values_mut(), other.values(), |a, b| a + share * (b - a));
+        if pairs.first().is_some_and(|(a, _)| a.on_gpu().is_some()) {
+            return cuda::ops::optim::lerp(pairs, share);
+        }
+        for (a, b) in pairs {
+            let isa = a.isa();
+            crate::cpu::elementwise::update(isa, a.values_mut(), b.values(), |a, b| a + share * (b - a));
+        }
     }
 
     /// Changes the values in place (of this tensor only: clones keep theirs).

@@ -182,7 +182,7 @@ fn check(call: &Call, seed: u64, precision: Precision, worst: &mut Worst) {
             for (i, (found, reference)) in found_gradients.iter().zip(&gradients).enumerate() {
                 match (found, reference) {
                     (Some(found), Some(reference)) => {
-                        note(format!("{name} gradient {i}"), error(found, reference))
+                        note(format!("{name} gradient {i}"), error(found, reference));
                     }
                     (None, None) => {}
                     _ => note(format!("{name} gradient {i} is not there on both"), f64::INFINITY),
@@ -312,7 +312,7 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
         [image, label].map(|v| Var::constant(Tensor::from_slice(device, [batch, size, size, 1], &v)));
     let mut adam = Adam::new(&network.parameters, AdamOptions::default());
     let mut settled = 0;
-    let losses = (0..steps)
+    (0..steps)
         .map(|step| {
             let tape = Tape::recording(&network.parameters);
             let loss = network.loss(&tape, &x, &y);
@@ -328,8 +328,7 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
             }
             value
         })
-        .collect();
-    losses
+        .collect()
 }
 
 #[test]
@@ -374,6 +373,10 @@ fn values_survive_the_way_to_the_device_and_back() {
         assert_eq!((tensor.to_vec()[0], shared.to_vec()[0]), (9.0, 0.0));
         tensor.lerp(&shared, 0.5);
         assert_eq!((tensor.to_vec()[0], shared.to_vec()[0]), (4.5, 0.0));
+        let [mut long, other] = [1.0, 3.0].map(|value| Tensor::full(device, [40_001], value));
+        Tensor::lerp_all(vec![(&mut tensor, &shared), (&mut long, &other)], 0.5);
+        assert_eq!((tensor.to_vec()[0], tensor.to_vec()[1]), (2.25, values[1]));
+        assert_eq!(long.to_vec(), vec![2.0; 40_001]);
     }
 }
 

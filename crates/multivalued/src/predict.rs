@@ -14,6 +14,7 @@ use crate::recipe::{PredictRecipe, Recipe};
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
 use multivalued_engine::{Tape, Tensor, Var};
+use rayon::prelude::*;
 
 /// Predicts weighted sets of masks for images of any size.
 pub struct Predictor {
@@ -106,7 +107,7 @@ pub(crate) fn predict_batch(model: &Model, options: &PredictRecipe, images: &Ten
     let [_, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
     let values = logits.into_tensor().to_vec();
     let size = height * width * channels;
-    rows.iter()
+    rows.par_iter()
         .enumerate()
         .map(|(image, row)| {
             let mut hypotheses: Vec<Hypothesis> = kept

@@ -1,45 +1,17 @@
-//! A GPU: its context, its one stream, its kernels, and launching them.
+//! A GPU: its one stream, launching kernels, and copies.
 
+use super::driver::{self, checked, must};
 use super::error::{DeviceError, fail};
-use super::memory::{Element, Pool};
-use super::{library, program};
+use super::launch::{Arg, Grid, KernelTime, Precision};
+use super::library;
+use super::pool::{Pinned, Pool, size_class};
+use super::timer::Timer;
 use cudarc::driver::sys::{self, CUresult};
+use rayon::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// How a GPU computes convolutions and stores activations. Parameters, their gradients, moments, losses
-/// and matrix products are f32 in every case.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Precision {
-    /// f32 throughout: three tensor-core products stand for one.
-    F32,
-    /// f32 values, their products rounded to ten bits of mantissa.
-    Tf32,
-    /// Activations and their gradients in bf16, sums in f32.
-    Bf16,
-}
-
-impl Precision {
-    /// As kernels name it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "F32",
-            Self::Tf32 => "TF32",
-            Self::Bf16 => "BF16",
-        }
-    }
-
-    /// How activations are stored.
-    pub(crate) fn activation(self) -> Element {
-        match self {
-            Self::F32 | Self::Tf32 => Element::F32,
-            Self::Bf16 => Element::Bf16,
-        }
-    }
-}
 
 /// An NVIDIA GPU. Cheap to clone; clones share stream and memory.
 #[derive(Clone)]
@@ -50,6 +22,8 @@ struct Inner {
     name: String,
     precision: Precision,
     multiprocessors: usize,
+    /// Shared memory of a multiprocessor.
+    shared_bytes: usize,
     context: sys::CUcontext,
     device: sys::CUdevice,
     stream: sys::CUstream,
@@ -58,7 +32,7 @@ struct Inner {
     /// Memory that the GPU can write to directly, for downloads.
     pinned: Mutex<Pinned>,
     /// Events around every launch, while launches are timed.
-    timed: Mutex<Option<Vec<(String, [sys::CUevent; 2])>>>,
+    timer: Timer,
 }
 
 // SAFETY: the driver's handles may be used from any thread that has made the context current, which
@@ -66,92 +40,6 @@ struct Inner {
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
-
-/// A kernel's argument.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Arg {
-    Pointer(u64),
-    Int(i32),
-    Long(i64),
-    Float(f32),
-    /// `Tiling` of the convolution kernels.
-    Ints([i32; 7]),
-}
-
-impl Arg {
-    pub const NULL: Self = Self::Pointer(0);
-
-    pub fn size(value: usize) -> Self {
-        Self::Int(i32::try_from(value).expect("a tensor's sizes are below 2³¹"))
-    }
-
-    pub fn count(value: usize) -> Self {
-        Self::Long(value as i64)
-    }
-
-    pub fn flag(value: bool) -> Self {
-        Self::Int(i32::from(value))
-    }
-}
-
-/// How many blocks of how many threads, and their shared memory.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Grid {
-    pub blocks: [usize; 3],
-    pub threads: [usize; 2],
-    pub shared: usize,
-}
-
-impl Grid {
-    pub fn blocks(x: usize, y: usize, z: usize) -> Self {
-        Self { blocks: [x, y, z], threads: [256, 1], shared: 0 }
-    }
-
-    /// Enough blocks for `units` of work, one per thread, up to what a loop over them keeps busy.
-    pub fn over(units: usize) -> Self {
-        Self::blocks(units.div_ceil(256).clamp(1, 132 * 16), 1, 1)
-    }
-
-    /// A warp per row.
-    pub fn warps(rows: usize) -> Self {
-        Self::blocks(rows.div_ceil(8).max(1), 1, 1)
-    }
-}
-
-/// A kernel's launches while they were timed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KernelTime {
-    /// The kernel, with its template arguments and its blocks.
-    pub kernel: String,
-    /// How often it ran.
-    pub launches: usize,
-    /// How long in all.
-    pub milliseconds: f64,
-}
-
-fn describe(result: CUresult) -> String {
-    let mut text = std::ptr::null();
-    // SAFETY: the driver gives a string of its own, or none.
-    unsafe {
-        if sys::cuGetErrorString(result, &mut text) == CUresult::CUDA_SUCCESS && !text.is_null() {
-            return CStr::from_ptr(text).to_string_lossy().into_owned();
-        }
-    }
-    format!("{result:?}")
-}
-
-fn checked(result: CUresult, during: &str) -> Result<(), DeviceError> {
-    match result {
-        CUresult::CUDA_SUCCESS => Ok(()),
-        other => Err(DeviceError::Failed { during: during.into(), reason: describe(other) }),
-    }
-}
-
-fn must(result: CUresult, during: &str) {
-    if let Err(error) = checked(result, during) {
-        fail(error);
-    }
-}
 
 thread_local! {
     /// The context that is current on this thread, so that it is set only when it changes.
@@ -161,8 +49,8 @@ thread_local! {
 impl Cuda {
     pub(crate) fn open(number: usize, precision: Precision) -> Result<Self, DeviceError> {
         library::load()?;
-        let (device, name, capability, multiprocessors) = find(number)?;
-        check_versions()?;
+        let driver::Found { device, name, capability, multiprocessors, shared_bytes } = driver::find(number)?;
+        driver::check_versions()?;
         let mut context = std::ptr::null_mut();
         let mut stream = std::ptr::null_mut();
         // SAFETY: places for handles that the driver fills.
@@ -173,19 +61,20 @@ impl Cuda {
             checked(sys::cuStreamCreate(&mut stream, flags), "opening the GPU")?;
         }
         CURRENT.set(context as usize);
-        let kernels = load_kernels(precision, capability, device)?;
+        let kernels = driver::load_kernels(precision, capability, device)?;
         Ok(Self(Arc::new(Inner {
             number: number as i32,
             name,
             precision,
             multiprocessors,
+            shared_bytes,
             context,
             device,
             stream,
             kernels,
             pool: Mutex::default(),
             pinned: Mutex::default(),
-            timed: Mutex::default(),
+            timer: Timer::default(),
         })))
     }
 
@@ -201,6 +90,10 @@ impl Cuda {
 
     pub(crate) fn multiprocessors(&self) -> usize {
         self.0.multiprocessors
+    }
+
+    pub(crate) fn shared_bytes(&self) -> usize {
+        self.0.shared_bytes
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -224,9 +117,10 @@ impl Cuda {
         }
     }
 
-    /// Memory of a size class: a free buffer, or new memory, for which all free buffers are given up
+    /// Memory for at least so many bytes: a free buffer, or new memory, for which all free buffers are given up
     /// where there is no other.
     pub(super) fn allocate(&self, bytes: usize) -> u64 {
+        let bytes = size_class(bytes);
         if let Some(pointer) = self.pool().take(bytes) {
             return pointer;
         }
@@ -260,7 +154,7 @@ impl Cuda {
     }
 
     pub(super) fn give_back(&self, pointer: u64, bytes: usize) {
-        self.pool().put(pointer, bytes);
+        self.pool().put(pointer, size_class(bytes));
     }
 
     /// Puts a kernel into the queue.
@@ -279,7 +173,7 @@ impl Cuda {
             .collect();
         let [x, y, z] = grid.blocks.map(|size| u32::try_from(size).expect("a grid below 2³²"));
         let [across, down] = grid.threads.map(|size| size as u32);
-        let timer = self.start_timer(kernel, grid);
+        let timed = self.0.timer.start(self.0.stream, || format!("{kernel} {:?}", grid.blocks));
         // SAFETY: the callers under `ops` give each kernel the arguments its source declares, and
         // buffers of the sizes its shapes say; the driver copies the arguments before it returns.
         let result = unsafe {
@@ -300,9 +194,8 @@ impl Cuda {
             )
         };
         must(result, kernel);
-        if let Some(event) = timer {
-            // SAFETY: an event just made.
-            must(unsafe { sys::cuEventRecord(event, self.0.stream) }, "timing");
+        if let Some(end) = timed {
+            end.record(self.0.stream);
         }
     }
 
@@ -328,7 +221,11 @@ impl Cuda {
         self.synchronise();
         if let Some(memory) = pinned.memory {
             // SAFETY: at least as long, written by the copy that was waited for, and behind a lock.
-            bytes.copy_from_slice(unsafe { std::slice::from_raw_parts(memory, bytes.len()) });
+            let copied = unsafe { std::slice::from_raw_parts(memory, bytes.len()) };
+            // Side by side: most of the time goes into the first touch of new memory.
+            const PART: usize = 1 << 20;
+            let parts = bytes.par_chunks_mut(PART).zip(copied.par_chunks(PART));
+            parts.for_each(|(to, from)| to.copy_from_slice(from));
         }
     }
 
@@ -355,75 +252,13 @@ impl Cuda {
         must(unsafe { sys::cuStreamSynchronize(self.0.stream) }, "waiting for the GPU");
     }
 
-    fn start_timer(&self, kernel: &str, grid: Grid) -> Option<sys::CUevent> {
-        let mut timed = self.0.timed.lock().unwrap_or_else(PoisonError::into_inner);
-        let launches = timed.as_mut()?;
-        let mut events = [std::ptr::null_mut(); 2];
-        for event in &mut events {
-            // SAFETY: a place for a handle.
-            must(unsafe { sys::cuEventCreate(event, 0) }, "timing");
-        }
-        // SAFETY: an event just made.
-        must(unsafe { sys::cuEventRecord(events[0], self.0.stream) }, "timing");
-        launches.push((format!("{kernel} {:?}", grid.blocks), events));
-        Some(events[1])
-    }
-
     /// Runs `work` with every kernel timed; the slowest kernels come first.
     pub fn timing(&self, work: impl FnOnce()) -> Vec<KernelTime> {
-        let timed = || self.0.timed.lock().unwrap_or_else(PoisonError::into_inner);
         self.synchronise();
-        *timed() = Some(Vec::new());
+        self.0.timer.begin();
         work();
         self.synchronise();
-        let launches = timed().take().unwrap_or_default();
-        let mut times: HashMap<String, KernelTime> = HashMap::new();
-        for (kernel, [start, end]) in launches {
-            let mut milliseconds = 0.0f32;
-            // SAFETY: two events that have happened and are not used again.
-            unsafe {
-                sys::cuEventElapsedTime_v2(&mut milliseconds, start, end);
-                sys::cuEventDestroy_v2(start);
-                sys::cuEventDestroy_v2(end);
-            }
-            let time =
-                times.entry(kernel.clone()).or_insert(KernelTime { kernel, launches: 0, milliseconds: 0.0 });
-            time.launches += 1;
-            time.milliseconds += f64::from(milliseconds);
-        }
-        let mut times: Vec<KernelTime> = times.into_values().collect();
-        times.sort_by(|a, b| b.milliseconds.total_cmp(&a.milliseconds));
-        times
-    }
-}
-
-/// Memory of this machine at a fixed place, which the GPU writes to at full speed; none where the
-/// system refuses it.
-#[derive(Default)]
-struct Pinned {
-    memory: Option<*mut u8>,
-    bytes: usize,
-}
-
-impl Pinned {
-    fn grow(&mut self, bytes: usize) {
-        if self.memory.is_some() && bytes <= self.bytes {
-            return;
-        }
-        self.free();
-        let mut memory = std::ptr::null_mut();
-        // SAFETY: a place for an address.
-        let result = unsafe { sys::cuMemAllocHost_v2(&mut memory, bytes.max(1 << 16)) };
-        if result == CUresult::CUDA_SUCCESS {
-            (self.memory, self.bytes) = (Some(memory.cast()), bytes.max(1 << 16));
-        }
-    }
-
-    fn free(&mut self) {
-        if let Some(memory) = self.memory.take() {
-            // SAFETY: taken by `grow`; no copy to it is under way.
-            unsafe { sys::cuMemFreeHost(memory.cast()) };
-        }
+        self.0.timer.end()
     }
 }
 
@@ -450,100 +285,4 @@ impl fmt::Debug for Cuda {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (cuda:{}, {:?})", self.0.name, self.0.number, self.0.precision)
     }
-}
-
-/// The GPU of that number: handle, name, compute capability as 90, multiprocessors.
-fn find(number: usize) -> Result<(sys::CUdevice, String, i32, usize), DeviceError> {
-    let (mut count, mut device) = (0, 0);
-    // SAFETY: places for what the driver fills; a name has at most 256 bytes.
-    unsafe {
-        checked(sys::cuInit(0), "starting the driver")?;
-        checked(sys::cuDeviceGetCount(&mut count), "counting GPUs")?;
-        if number >= count as usize {
-            let there = match count {
-                0 => "no GPU is there".into(),
-                1 => "only cuda:0 is there".into(),
-                _ => format!("only cuda:0 to cuda:{} are there", count - 1),
-            };
-            return Err(DeviceError::Unsuitable(format!("cuda:{number} was asked for, but {there}")));
-        }
-        checked(sys::cuDeviceGet(&mut device, number as i32), "finding the GPU")?;
-        let mut name = [0u8; 256];
-        checked(sys::cuDeviceGetName(name.as_mut_ptr().cast(), 256, device), "finding the GPU")?;
-        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
-        use sys::CUdevice_attribute as A;
-        let [major, minor, multiprocessors] = [
-            A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-            A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-            A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-        ]
-        .map(|attribute| attribute_of(device, attribute));
-        if major < 8 {
-            return Err(DeviceError::Unsuitable(format!(
-                "{name} has compute capability {major}.{minor}; 8.0 (Ampere) or later is needed"
-            )));
-        }
-        Ok((device, name, major * 10 + minor, multiprocessors.max(1) as usize))
-    }
-}
-
-fn attribute_of(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> i32 {
-    let mut value = 0;
-    // SAFETY: a place for a number.
-    unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) };
-    value
-}
-
-/// A driver cannot load what a later major version of NVRTC made.
-fn check_versions() -> Result<(), DeviceError> {
-    let mut driver = 0;
-    // SAFETY: a place for a number.
-    checked(unsafe { sys::cuDriverGetVersion(&mut driver) }, "asking the driver")?;
-    let (major, minor) = program::version();
-    if driver / 1000 < major {
-        return Err(DeviceError::OldDriver {
-            driver: format!("{}.{}", driver / 1000, driver % 1000 / 10),
-            library: "NVRTC".into(),
-            needed: format!("{major}.{minor}"),
-        });
-    }
-    Ok(())
-}
-
-/// Compiles all sources side by side and loads what comes out.
-fn load_kernels(
-    precision: Precision,
-    capability: i32,
-    device: sys::CUdevice,
-) -> Result<HashMap<String, sys::CUfunction>, DeviceError> {
-    let sources = program::sources(precision);
-    let compiled: Vec<_> = std::thread::scope(|scope| {
-        let jobs: Vec<_> = sources.iter().map(|source| scope.spawn(|| source.compile(capability))).collect();
-        jobs.into_iter().map(|job| job.join().expect("the compiler does not panic")).collect()
-    });
-    let most_shared =
-        attribute_of(device, sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-    let mut kernels = HashMap::new();
-    for compiled in compiled {
-        let compiled = compiled?;
-        let mut module = std::ptr::null_mut();
-        // SAFETY: an image just made; names end in zero. Modules stay loaded with the context.
-        unsafe {
-            checked(sys::cuModuleLoadData(&mut module, compiled.image.as_ptr().cast()), "loading kernels")?;
-            for (kernel, name) in compiled.kernels {
-                let mut function = std::ptr::null_mut();
-                checked(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()), &kernel)?;
-                if kernel.starts_with("conv") {
-                    use sys::CUfunction_attribute as A;
-                    let reserved = 2048;
-                    let attribute = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                    checked(sys::cuFuncSetAttribute(function, attribute, most_shared - reserved), &kernel)?;
-                    let attribute = A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-                    checked(sys::cuFuncSetAttribute(function, attribute, 100), &kernel)?;
-                }
-                kernels.insert(kernel, function);
-            }
-        }
-    }
-    Ok(kernels)
 }

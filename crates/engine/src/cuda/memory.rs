@@ -1,7 +1,7 @@
-//! Device buffers, and the pool that hands them from one step to the next.
+//! Values on a GPU, as f32 or bf16.
 
-use super::device::{Arg, Cuda};
-use std::collections::HashMap;
+use super::device::Cuda;
+use super::launch::Arg;
 use std::sync::{Arc, OnceLock};
 
 /// How values are stored.
@@ -41,7 +41,7 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     pub fn new(cuda: &Cuda, len: usize, element: Element) -> Self {
-        let pointer = cuda.allocate(size_class(len * element.size()));
+        let pointer = cuda.allocate(len * element.size());
         Self { cuda: cuda.clone(), pointer, len, element, twins: Default::default() }
     }
 
@@ -76,74 +76,6 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.cuda.give_back(self.pointer, size_class(self.len * self.element.size()));
-    }
-}
-
-/// Sizes are rounded up by at most an eighth, so that similar ones share buffers.
-fn size_class(bytes: usize) -> usize {
-    let step = (bytes.next_power_of_two() / 16).max(512);
-    bytes.max(1).div_ceil(step) * step
-}
-
-/// Free buffers by size, and the accounts.
-#[derive(Default)]
-pub(super) struct Pool {
-    free: HashMap<usize, Vec<u64>>,
-    live_bytes: usize,
-    pub peak_bytes: usize,
-    pub allocations: usize,
-}
-
-impl Pool {
-    /// A free buffer of exactly this size class, if there is one. Work on one stream is done in order,
-    /// so what earlier work still reads may be handed out for later work to write.
-    pub fn take(&mut self, bytes: usize) -> Option<u64> {
-        self.live_bytes += bytes;
-        self.peak_bytes = self.peak_bytes.max(self.live_bytes);
-        self.free.get_mut(&bytes).and_then(Vec::pop)
-    }
-
-    pub fn put(&mut self, pointer: u64, bytes: usize) {
-        self.live_bytes -= bytes;
-        self.free.entry(bytes).or_default().push(pointer);
-    }
-
-    /// Takes back a request that no memory was found for.
-    pub fn cancel(&mut self, bytes: usize) {
-        self.live_bytes -= bytes;
-    }
-
-    /// All free buffers, to be freed.
-    pub fn drain(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.free).into_values().flatten().collect()
-    }
-
-    pub fn live_bytes(&self) -> usize {
-        self.live_bytes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_size_class_holds_its_size_and_wastes_at_most_an_eighth() {
-        for bytes in [1, 511, 512, 513, 4096, 100_000, 1 << 20, (1 << 20) + 1, 52_428_800] {
-            let class = size_class(bytes);
-            assert!(class >= bytes && class.is_multiple_of(512), "{bytes}: {class}");
-            assert!(class - bytes <= (bytes / 8).max(512), "{bytes}: {class}");
-            assert_eq!(size_class(class), class, "{bytes}");
-        }
-    }
-
-    #[test]
-    fn a_pool_hands_out_what_came_back() {
-        let mut pool = Pool::default();
-        assert_eq!(pool.take(512), None);
-        pool.put(7, 512);
-        assert_eq!((pool.take(1024), pool.take(512)), (None, Some(7)));
-        assert_eq!((pool.live_bytes(), pool.peak_bytes), (1536, 1536));
+        self.cuda.give_back(self.pointer, self.len * self.element.size());
     }
 }

@@ -13,21 +13,37 @@
 //! |---|---|
 //! | `library` | finding the driver and NVRTC |
 //! | `program` | compiling kernels |
-//! | `device`, `memory` | the GPU, its stream and launches; buffers and their pool |
+//! | `driver` | finding the GPU and loading kernels |
+//! | `device`, `launch` | the stream, launches and copies; what a kernel is launched with |
+//! | `absent` | `device` on platforms without CUDA |
+//! | `memory`, `pool` | buffers, and those that are free |
+//! | `timer` | time by kernel |
 //! | `ops` | the operations, with their gradients |
 //! | `resident` | images that stay on the GPU, and batches of them |
 #![allow(unsafe_code)]
+#![cfg_attr(not(any(unix, windows)), allow(dead_code, reason = "no device can be opened there"))]
 
+#[cfg_attr(not(any(unix, windows)), path = "absent.rs")]
 mod device;
+#[cfg(any(unix, windows))]
+mod driver;
 mod error;
+mod launch;
+#[cfg(any(unix, windows))]
 mod library;
 mod memory;
 pub(crate) mod ops;
+#[cfg(any(unix, windows))]
+mod pool;
+#[cfg(any(unix, windows))]
 mod program;
 mod resident;
+#[cfg(any(unix, windows))]
+mod timer;
 
-pub(crate) use device::{Arg, Grid};
-pub use device::{Cuda, KernelTime, Precision};
+pub use device::Cuda;
 pub use error::{DeviceError, catching};
+pub(crate) use launch::{Arg, Grid};
+pub use launch::{KernelTime, Precision};
 pub(crate) use memory::{Buffer, Element};
 pub use resident::{Pick, ResidentImages};

@@ -1,7 +1,7 @@
 //! The kernels: their sources, which instances a precision needs, and their compilation by NVRTC.
 
-use super::device::Precision;
 use super::error::DeviceError;
+use super::launch::Precision;
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
 
@@ -40,10 +40,6 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
     let masks: Vec<String> =
         masks.iter().flat_map(|types| [1, 8].map(|v| format!("mask_and_sum<{types}, {v}>"))).collect();
     let convs = |taps: usize| [32, 64, 128].map(|n| format!("conv<{p}, {taps}, {n}>")).to_vec();
-    let narrow = |taps: usize| {
-        let tiles: &[usize] = if precision == Precision::Bf16 { &[256, 128] } else { &[128] };
-        tiles.iter().map(|tile| format!("conv_narrow<{p}, {taps}, {tile}>")).collect::<Vec<_>>()
-    };
     let weights = |taps: usize| {
         ["16, 32", "32, 32", "64, 64"].map(|tile| format!("conv_weight<{p}, {taps}, {tile}>")).to_vec()
     };
@@ -59,7 +55,11 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
     vec![
         source("conv.cu", &[PRELUDE, TENSOR_CORE, conv], vec![convs(9)]),
         source("conv.cu", &[PRELUDE, TENSOR_CORE, conv], vec![convs(1)]),
-        source("conv_narrow.cu", &[PRELUDE, TENSOR_CORE, conv_narrow], vec![narrow(9), narrow(1)]),
+        source(
+            "conv_narrow.cu",
+            &[PRELUDE, TENSOR_CORE, conv_narrow],
+            vec![[9, 1].map(|taps| format!("conv_narrow<{p}, {taps}>")).to_vec()],
+        ),
         source("conv_weight.cu", &[PRELUDE, TENSOR_CORE, conv_weight], vec![weights(9)]),
         source(
             "conv_weight.cu",
@@ -72,7 +72,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
             vec![
                 typed(&["binary", "unary", "unary_backward", "fill", "spread_rows"]),
                 typed(&["gather_rows", "gather_rows_backward", "sum_repeats"]),
-                plain(&["lerp", "transpose", "gather_images<float>", "gather_images<unsigned char>"]),
+                plain(&["transpose", "gather_images<float>", "gather_images<unsigned char>"]),
                 casts,
             ],
         ),
@@ -105,7 +105,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
         source(
             "optim.cu",
             &[PRELUDE, include_str!("kernels/optim.cu")],
-            vec![plain(&["gradient_squares", "gradient_norm", "adam"])],
+            vec![plain(&["gradient_squares", "gradient_norm", "adam", "lerp"])],
         ),
     ]
 }

@@ -195,11 +195,10 @@ impl Trainer {
     fn average_weights(&mut self) {
         let steps = self.adam.steps() as f32;
         let decay = self.recipe.train.weight_average.min(steps / (steps + 10.0));
-        for (average, parameter) in self.average.iter_mut().zip(self.network.parameters().iter()) {
-            if let Some(average) = average {
-                average.lerp(parameter.tensor(), 1.0 - decay);
-            }
-        }
+        let pairs = self.average.iter_mut().zip(self.network.parameters().iter());
+        let pairs =
+            pairs.filter_map(|(average, parameter)| average.as_mut().map(|a| (a, parameter.tensor())));
+        Tensor::lerp_all(pairs.collect(), 1.0 - decay);
     }
 
     /// Runs `work` on the networks with their averaged weights.

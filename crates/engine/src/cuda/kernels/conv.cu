@@ -9,7 +9,7 @@
 constexpr int ROW = 80;
 
 template <int P, int TAPS, int BN>
-__global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
+__global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
     const typename Element<P>::type* __restrict__ x, const typename Element<P>::type* __restrict__ weight,
     const float* __restrict__ bias, const typename Element<P>::type* __restrict__ residual,
     const typename Element<P>::type* __restrict__ mask, void* __restrict__ out, Tiling t, int inputs, int outputs,
@@ -17,11 +17,11 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
     typedef typename Element<P>::type T;
     constexpr int E = 16 / sizeof(T), CHUNK = 64 / sizeof(T);
     constexpr int R = TAPS == 9 ? 1 : 0, TOGETHER = TAPS == 9 ? 3 : 1, PARTS = TAPS / TOGETHER;
-    constexpr int WN = BN / 2, NF = WN / 16;
+    constexpr int MF = 2, WN = BN / 2, NF = WN / 16;
     extern __shared__ __align__(16) unsigned char memory[];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const int warp_m = warp / 2 * 32, warp_n = warp % 2 * WN;
+    const int warp_m = warp / 2 * (MF * 16), warp_n = warp % 2 * WN;
     const int across = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * across;
     const int pixels = t.tile_h * t.tile_w;
     const Place place = tile_place(t, blockIdx.x);
@@ -41,16 +41,10 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
         from[i] = inside ? (place.image * t.height + y) * t.width + at : -1;
     }
 
-    // The same of the weights; the tap and the channels of a step are added to it.
-    constexpr int PIECES = (TOGETHER * BN * 4 + 255) / 256;
+    // The same of the weights: 32 rows of one tap at a time, by every other half of the threads.
     const int per_tap = outputs * inputs, direction = flip ? -per_tap : per_tap;
-    int weight_from[PIECES];
-#pragma unroll
-    for (int i = 0; i < PIECES; i++) {
-        int row = thread / 4 + i * 64, n = first_output + row % BN;
-        bool inside = row < TOGETHER * BN && n < outputs;
-        weight_from[i] = inside ? (flip ? (TAPS - 1) * per_tap : 0) + row / BN * direction + n * inputs : -1;
-    }
+    const int weight_row = thread / 4 % 32, share = thread / 128;
+    const T* first_weight = weight + (flip ? (TAPS - 1) * per_tap : 0) + (first_output + weight_row) * (i64)inputs;
 
     auto copy = [&](int step) {
         int chunk = step / PARTS, part = step % PARTS;
@@ -69,14 +63,14 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
         }
         u32 to = weights + (step % 2) * TOGETHER * BN * ROW;
         int channel = chunk * CHUNK + thread % 4 * E;
-        const T* taps = weight + (part * TOGETHER * direction + channel);
+        const T* taps = first_weight + (part * TOGETHER * direction + channel);
 #pragma unroll
-        for (int i = 0; i < PIECES; i++) {
-            int row = thread / 4 + i * 64;
-            if (PIECES * 64 > TOGETHER * BN && row >= TOGETHER * BN) break;
-            bool valid = weight_from[i] >= 0 && channel < inputs;
-            const T* source = taps + weight_from[i];
-            u32 target = to + row * ROW + thread % 4 * 16;
+        for (int i = 0; i < TOGETHER * BN / 32; i++) {
+            if (i % 2 != share) continue;
+            int column = i % (BN / 32) * 32;
+            bool valid = first_output + column + weight_row < outputs && channel < inputs;
+            const T* source = taps + (i / (BN / 32) * direction + column * inputs);
+            u32 target = to + (i * 32 + weight_row) * ROW + thread % 4 * 16;
             if (aligned) copy_async(target, source, valid);
             else copy_slowly(target, source, valid ? inputs - channel : 0);
         }
@@ -84,16 +78,16 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
     };
 
     // Rows of shared memory that this lane addresses.
-    u32 a_row[2], b_row;
+    u32 a_row[MF], b_row;
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MF; i++) {
         int pixel = warp_m + i * 16 + lane % 16;
         if (pixel >= pixels) pixel = 0;
         a_row[i] = (pixel / t.tile_w * across + pixel % t.tile_w) * ROW + lane / 16 * 16;
     }
     b_row = (warp_n + lane % 8 + lane / 16 * 8) * ROW + lane / 8 % 2 * 16;
 
-    float sums[2][2 * NF][4] = {};
+    float sums[MF][2 * NF][4] = {};
     copy(0);
     for (int step = 0; step < steps; step++) {
         copies_wait();
@@ -101,15 +95,15 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
         if (step + 1 < steps) copy(step + 1);
         u32 a_tile = images + (step / PARTS % 2) * halo * ROW;
         u32 b_tile = weights + (step % 2) * TOGETHER * BN * ROW;
-#pragma unroll
+#pragma unroll(P == F32 ? 1 : TOGETHER)
         for (int i = 0; i < TOGETHER; i++) {
             u32 shift = (TAPS == 9 ? (step % PARTS) * across + i : 0) * ROW;
 #pragma unroll
             for (int k = 0; k < 2; k++) {
-                Fragment<P, 4> a[2];
+                Fragment<P, 4> a[MF];
                 u32 raw[4];
 #pragma unroll
-                for (int m = 0; m < 2; m++) {
+                for (int m = 0; m < MF; m++) {
                     load_matrices(raw, a_tile + a_row[m] + shift + k * 32);
                     a[m].set(raw);
                 }
@@ -119,7 +113,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
                     load_matrices(raw, b_tile + b_row + (i * BN + n * 16) * ROW + k * 32);
                     b.template set<true>(raw);
 #pragma unroll
-                    for (int m = 0; m < 2; m++) {
+                    for (int m = 0; m < MF; m++) {
                         multiply<P, 4>(sums[m][2 * n], a[m], b, 0);
                         multiply<P, 4>(sums[m][2 * n + 1], a[m], b, 2);
                     }
@@ -133,7 +127,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 32 ? 3 : 2) void conv(
     float* tile = (float*)memory;
     __syncthreads();
 #pragma unroll
-    for (int m = 0; m < 2; m++)
+    for (int m = 0; m < MF; m++)
 #pragma unroll
         for (int n = 0; n < 2 * NF; n++) {
             float* to = tile + (warp_m + m * 16 + lane / 4) * LINE + warp_n + n * 8 + lane % 4 * 2;

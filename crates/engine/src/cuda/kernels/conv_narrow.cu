@@ -1,9 +1,9 @@
 // Convolution with few channels in and 32 out at a time: each block keeps all weights in shared memory
-// and walks over every `gridDim.x`-th tile of up to BM pixels, the next one on its way while one is
-// computed. Wide tiles and resident weights matter here because there is little to compute per pixel.
+// and walks over every `gridDim.x`-th tile of up to 256 pixels, 64 bytes of channels at a time, the next
+// ones on their way while one is computed. Wide tiles and resident weights matter here because there is little to compute per pixel.
 
 constexpr int ROW = 80;
-constexpr int MOST_HALO = 400;
+constexpr int MOST_HALO = 330;
 
 // Lane t of four holds a[j], pairs of columns 8j + 2t; afterwards the pairs of columns 8t + 2j.
 __device__ __forceinline__ void exchange(float2 (&a)[4], int lane) {
@@ -23,8 +23,8 @@ __device__ __forceinline__ void exchange(float2 (&a)[4], int lane) {
     }
 }
 
-template <int P, int TAPS, int BM>
-__global__ __launch_bounds__(BM) void conv_narrow(
+template <int P, int TAPS>
+__global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
     const typename Element<P>::type* __restrict__ x, const typename Element<P>::type* __restrict__ weight,
     const float* __restrict__ bias, const typename Element<P>::type* __restrict__ residual,
     const typename Element<P>::type* __restrict__ mask, void* __restrict__ out, Tiling t, int inputs, int outputs,
@@ -41,8 +41,8 @@ __global__ __launch_bounds__(BM) void conv_narrow(
     const bool aligned = inputs % E == 0;
     const u32 weights = shared_address(memory), images = weights + chunks * TAPS * 32 * ROW;
 
-    for (int i = thread; i < halo; i += BM) coordinates[i] = (i / across) << 16 | i % across;
-    for (int piece = thread; piece < chunks * TAPS * 32 * 4; piece += BM) {
+    for (int i = thread; i < halo; i += 256) coordinates[i] = (i / across) << 16 | i % across;
+    for (int piece = thread; piece < chunks * TAPS * 32 * 4; piece += 256) {
         int row = piece / 4, n = first_output + row % 32, tap = row / 32 % TAPS, chunk = row / (32 * TAPS);
         int channel = chunk * CHUNK + piece % 4 * E;
         if (flip) tap = TAPS - 1 - tap;
@@ -54,21 +54,19 @@ __global__ __launch_bounds__(BM) void conv_narrow(
     }
     __syncthreads();
 
-    auto copy = [&](int tile, int which) {
+    auto copy = [&](int tile, int chunk, int which) {
         Place place = tile_place(t, tile);
         const T* image = x + (i64)place.image * t.height * t.width * inputs;
-        for (int chunk = 0; chunk < chunks; chunk++) {
-            u32 to = images + (which * chunks + chunk) * halo * ROW;
-            int channel = chunk * CHUNK + thread % 4 * E;
-            for (int pixel = thread / 4; pixel < halo; pixel += BM / 4) {
-                int coordinate = coordinates[pixel];
-                int y = place.y + (coordinate >> 16) - R, at = place.x + (coordinate & 0xffff) - R;
-                bool valid = (u32)y < (u32)t.height && (u32)at < (u32)t.width && channel < inputs;
-                const T* source = image + ((i64)(y * t.width + at) * inputs + channel);
-                u32 target = to + pixel * ROW + thread % 4 * 16;
-                if (aligned) copy_async(target, source, valid);
-                else copy_slowly(target, source, valid ? inputs - channel : 0);
-            }
+        u32 to = images + which * halo * ROW;
+        int channel = chunk * CHUNK + thread % 4 * E;
+        for (int pixel = thread / 4; pixel < halo; pixel += 64) {
+            int coordinate = coordinates[pixel];
+            int y = place.y + (coordinate >> 16) - R, at = place.x + (coordinate & 0xffff) - R;
+            bool valid = (u32)y < (u32)t.height && (u32)at < (u32)t.width && channel < inputs;
+            const T* source = image + ((i64)(y * t.width + at) * inputs + channel);
+            u32 target = to + pixel * ROW + thread % 4 * 16;
+            if (aligned) copy_async(target, source, valid);
+            else copy_slowly(target, source, valid ? inputs - channel : 0);
         }
         copies_commit();
     };
@@ -93,42 +91,49 @@ __global__ __launch_bounds__(BM) void conv_narrow(
         written[i] = pixel < pixels ? (pixel / t.tile_w) << 16 | pixel % t.tile_w : -1;
     }
 
-    int which = 0;
-    if (blockIdx.x < tiles) copy(blockIdx.x, 0);
-    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, which ^= 1) {
+    float sums[2][4][4] = {};
+    int tile = blockIdx.x, chunk = 0, which = 0;
+    if (tile < tiles) copy(tile, 0, 0);
+    while (tile < tiles) {
         copies_wait();
         __syncthreads();
-        if (tile + (int)gridDim.x < tiles) copy(tile + gridDim.x, which ^ 1);
-        float sums[2][4][4] = {};
-        for (int chunk = 0; chunk < chunks; chunk++) {
-            u32 a_tile = images + (which * chunks + chunk) * halo * ROW, b_tile = weights + chunk * TAPS * 32 * ROW;
+        const bool complete = chunk + 1 == chunks;
+        const int next_tile = complete ? tile + gridDim.x : tile, next_chunk = complete ? 0 : chunk + 1;
+        if (next_tile < tiles) copy(next_tile, next_chunk, which ^ 1);
+        u32 a_tile = images + which * halo * ROW, b_tile = weights + chunk * TAPS * 32 * ROW;
 #pragma unroll
-            for (int tap = 0; tap < TAPS; tap++) {
-                u32 shift = (TAPS == 9 ? tap / 3 * across + tap % 3 : 0) * ROW;
+        for (int tap = 0; tap < TAPS; tap++) {
+            u32 shift = (TAPS == 9 ? tap / 3 * across + tap % 3 : 0) * ROW;
 #pragma unroll
-                for (int k = 0; k < 2; k++) {
-                    Fragment<P, 4> a[2], b[2];
-                    u32 raw[4];
+            for (int k = 0; k < 2; k++) {
+                Fragment<P, 4> a[2], b[2];
+                u32 raw[4];
 #pragma unroll
-                    for (int i = 0; i < 2; i++) {
-                        load_matrices(raw, a_tile + a_row[i] + shift + k * 32);
-                        a[i].set(raw);
-                        load_matrices(raw, b_tile + b_row + (tap * 32 + i * 16) * ROW + k * 32);
-                        b[i].template set<true>(raw);
-                    }
-#pragma unroll
-                    for (int m = 0; m < 2; m++)
-#pragma unroll
-                        for (int j = 0; j < 4; j++) multiply<P, 4>(sums[m][j], a[m], b[j / 2], j % 2 * 2);
+                for (int i = 0; i < 2; i++) {
+                    load_matrices(raw, a_tile + a_row[i] + shift + k * 32);
+                    a[i].set(raw);
+                    load_matrices(raw, b_tile + b_row + (tap * 32 + i * 16) * ROW + k * 32);
+                    b[i].template set<true>(raw);
                 }
+#pragma unroll
+                for (int m = 0; m < 2; m++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++) multiply<P, 4>(sums[m][j], a[m], b[j / 2], j % 2 * 2);
             }
         }
-        Place place = tile_place(t, tile);
+        const int computed = tile;
+        tile = next_tile, chunk = next_chunk, which ^= 1;
+        if (!complete) continue;
+        Place place = tile_place(t, computed);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float2 pairs[4];
 #pragma unroll
-            for (int j = 0; j < 4; j++) pairs[j] = make_float2(sums[i / 2][j][i % 2 * 2], sums[i / 2][j][i % 2 * 2 + 1]);
+            for (int j = 0; j < 4; j++) {
+                float* sum = &sums[i / 2][j][i % 2 * 2];
+                pairs[j] = make_float2(sum[0], sum[1]);
+                sum[0] = sum[1] = 0.0f;
+            }
             exchange(pairs, lane);
             int y = place.y + (written[i] >> 16), at = place.x + (written[i] & 0xffff);
             if (written[i] < 0 || y >= t.height || at >= t.width || n >= outputs) continue;

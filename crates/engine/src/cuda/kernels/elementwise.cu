@@ -108,18 +108,6 @@ template <class From, class To> __global__ void cast(const From* from, To* to, i
     }
 }
 
-// a ← a + share · (b − a)
-__global__ void lerp(float* a, const float* b, float share, i64 count) {
-    FOR_EIGHT(count) {
-        float x[8], y[8];
-        load_some(a, first, count, x);
-        load_some(b, first, count, y);
-#pragma unroll
-        for (int i = 0; i < 8; i++) x[i] += share * (y[i] - x[i]);
-        store_some(a, first, count, x);
-    }
-}
-
 // out[row, i] = values[row] · factor: what a sum's or a mean's gradient is.
 template <class T>
 __global__ void spread_rows(const float* values, T* out, float factor, i64 rows, i64 size) {

@@ -1,4 +1,5 @@
-// Adam over all parameters at once. Block i works on the piece pieces[i] of some parameter.
+// Adam and weight averages over all parameters at once. Block i works on the piece pieces[i] of some
+// parameter.
 
 struct Trained {
     float *value, *m, *v;
@@ -48,4 +49,12 @@ __global__ void adam(const Trained* all, const Piece* pieces, const float* norm_
         p.v[i] = v;
         p.value[i] -= step * m / (sqrtf(v) / correction2 + epsilon) + decay * p.value[i];
     }
+}
+
+// value ← value + share · (gradient − value): here `gradient` is what an average follows.
+__global__ void lerp(const Trained* all, const Piece* pieces, float share) {
+    Piece piece = pieces[blockIdx.x];
+    Trained p = all[piece.parameter];
+    i64 first = (i64)piece.first * PIECE, end = min(first + PIECE, p.count);
+    for (i64 i = first + threadIdx.x; i < end; i += 256) p.value[i] += share * (p.gradient[i] - p.value[i]);
 }

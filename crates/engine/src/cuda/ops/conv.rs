@@ -15,8 +15,8 @@ struct Limits {
 }
 
 const TILE: Limits = Limits { tile: 128, halo: 256 };
-/// Of the kernel for few channels, where they leave room for it.
-const WIDE_TILE: Limits = Limits { tile: 256, halo: 400 };
+/// Of the kernel for few channels.
+const WIDE_TILE: Limits = Limits { tile: 256, halo: 330 };
 /// Bytes of a row of the convolution's tiles in shared memory.
 const ROW: usize = 80;
 /// Outputs of at most so many channels are logits, which stay f32.
@@ -96,16 +96,15 @@ fn run(shape: ConvShape, x: &Tensor, weight: &Buffer, epilogue: &Epilogue, flip:
     let chunks = (shape.inputs * element(x).size()).div_ceil(64);
     let (kernel, tiling, grid);
     if block == 32 && chunks <= 2 {
-        let limits = if element(x) == Element::Bf16 && chunks == 1 { WIDE_TILE } else { TILE };
-        tiling = shape.tiling(limits);
-        kernel = format!("conv_narrow<{precision}, {taps}, {}>", limits.tile);
-        let shared = chunks * (taps * 32 + 2 * shape.halo(tiling)) * ROW;
+        tiling = shape.tiling(WIDE_TILE);
+        kernel = format!("conv_narrow<{precision}, {taps}>");
+        let shared = (chunks * taps * 32 + 2 * shape.halo(tiling)) * ROW;
         let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
         let columns = shape.outputs.div_ceil(32);
         // As many blocks as can be at work at once, by their shared memory and their registers.
-        let together = (220_000 / (shared + 2048)).min(768 / limits.tile).max(1);
+        let together = (cuda.shared_bytes() / (shared + 2400)).clamp(1, 3);
         let blocks = (cuda.multiprocessors() * together).div_ceil(columns).min(tiles);
-        grid = Grid { shared, threads: [limits.tile, 1], ..Grid::blocks(blocks, columns, 1) };
+        grid = Grid { shared, ..Grid::blocks(blocks, columns, 1) };
     } else {
         tiling = shape.tiling(TILE);
         kernel = format!("conv<{precision}, {taps}, {block}>");
@@ -155,7 +154,7 @@ fn weight_gradient(
     let warps_k = 8 / (m / 16 * 2);
     let blocks = inputs.div_ceil(m) * outputs.div_ceil(n);
     let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
-    let per_multiprocessor = if m == 64 { 1 } else { 2 };
+    let per_multiprocessor = if n == 64 { 1 } else { 2 };
     let splits = (cuda.multiprocessors() * per_multiprocessor / blocks).clamp(1, tiles);
     let parts = splits * warps_k;
     let partial = empty(cuda, [parts, taps * inputs * outputs], Element::F32);

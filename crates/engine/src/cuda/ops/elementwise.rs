@@ -103,13 +103,6 @@ pub(crate) fn scaled(a: Tensor, factor: f32) -> Tensor {
     out
 }
 
-/// a ← a + share · (b − a)
-pub(crate) fn lerp(a: &Tensor, b: &Tensor, share: f32) {
-    let count = a.shape().volume();
-    let args = [arg(a), arg(b), Arg::Float(share), Arg::count(count)];
-    buffer(a).cuda().launch("lerp", Grid::over(count.div_ceil(8)), &args);
-}
-
 /// Sets all values.
 pub(crate) fn fill(a: &Tensor, value: f32) {
     let count = a.shape().volume();

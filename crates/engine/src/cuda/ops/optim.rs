@@ -1,6 +1,6 @@
-//! Adam over all parameters in three launches.
+//! Adam over all parameters in three launches, and averages of them in one.
 
-use super::{arg, empty, wide};
+use super::{arg, buffer, empty, wide};
 use crate::cuda::{Arg, Buffer, Cuda, Element, Grid};
 use crate::tensor::Tensor;
 
@@ -41,39 +41,77 @@ pub(crate) struct Step {
 }
 
 fn upload(cuda: &Cuda, bytes: &[u8]) -> Buffer {
-    let buffer = Buffer::new(cuda, bytes.len().div_ceil(4), Element::F32);
-    cuda.upload(bytes, buffer.pointer());
-    buffer
+    let held = Buffer::new(cuda, bytes.len().div_ceil(4), Element::F32);
+    cuda.upload(bytes, held.pointer());
+    held
+}
+
+/// The table of some parameters and the pieces of it that blocks work on, both on the GPU.
+struct Work {
+    table: Buffer,
+    pieces: Buffer,
+    count: usize,
+}
+
+impl Work {
+    fn new(cuda: &Cuda, table: &[Trained]) -> Self {
+        let pieces: Vec<[u32; 2]> = table
+            .iter()
+            .enumerate()
+            .flat_map(|(i, row)| (0..(row.count as usize).div_ceil(PIECE)).map(move |p| [i as u32, p as u32]))
+            .collect();
+        let (count, pieces) = (pieces.len(), upload(cuda, bytemuck::cast_slice(&pieces)));
+        Self { table: upload(cuda, bytemuck::cast_slice(table)), pieces, count }
+    }
+
+    fn args(&self) -> Vec<Arg> {
+        vec![self.table.arg(), self.pieces.arg()]
+    }
+
+    fn grid(&self) -> Grid {
+        Grid::blocks(self.count, 1, 1)
+    }
 }
 
 /// Moves the parameters, and gives the norm of all gradients; where it is not finite, nothing moved.
 pub(crate) fn adam(cuda: &Cuda, updates: Vec<Update>, step: &Step) -> f32 {
-    let mut gradients = Vec::with_capacity(updates.len());
-    let mut table = Vec::with_capacity(updates.len());
-    let mut pieces: Vec<[u32; 2]> = Vec::new();
-    for Update { value, moments: [m, v], gradient, rate, decay } in updates {
-        let gradient = wide(gradient);
-        let count = value.shape().volume();
-        pieces.extend((0..count.div_ceil(PIECE)).map(|piece| [table.len() as u32, piece as u32]));
-        let [value, m, v] = [value, m, v].map(|tensor| tensor.gpu_mut().pointer());
-        let held = super::buffer(&gradient).pointer();
-        table.push(Trained { value, m, v, gradient: held, count: count as i64, rate, decay });
-        gradients.push(gradient);
-    }
-    if table.is_empty() {
+    if updates.is_empty() {
         return 0.0;
     }
-    let table = upload(cuda, bytemuck::cast_slice(&table));
-    let count = pieces.len();
-    let pieces = upload(cuda, bytemuck::cast_slice(&pieces));
-    let partial = empty(cuda, [count], Element::F32);
+    let mut gradients = Vec::with_capacity(updates.len());
+    let mut table = Vec::with_capacity(updates.len());
+    for Update { value, moments: [m, v], gradient, rate, decay } in updates {
+        let (gradient, count) = (wide(gradient), value.shape().volume() as i64);
+        let [value, m, v] = [value, m, v].map(|tensor| tensor.gpu_mut().pointer());
+        table.push(Trained { value, m, v, gradient: buffer(&gradient).pointer(), count, rate, decay });
+        gradients.push(gradient);
+    }
+    let work = Work::new(cuda, &table);
+    let partial = empty(cuda, [work.count], Element::F32);
     let norm = empty(cuda, [], Element::F32);
-    let grid = Grid::blocks(count, 1, 1);
-    cuda.launch("gradient_squares", grid, &[table.arg(), pieces.arg(), arg(&partial)]);
-    cuda.launch("gradient_norm", Grid::blocks(1, 1, 1), &[arg(&partial), arg(&norm), Arg::size(count)]);
-    let mut args = vec![table.arg(), pieces.arg(), arg(&norm)];
+    cuda.launch("gradient_squares", work.grid(), &[work.args(), vec![arg(&partial)]].concat());
+    let count = Arg::size(work.count);
+    cuda.launch("gradient_norm", Grid::blocks(1, 1, 1), &[arg(&partial), arg(&norm), count]);
+    let mut args = work.args();
+    args.push(arg(&norm));
     args.extend([step.most, step.beta1, step.beta2].map(Arg::Float));
     args.extend([step.epsilon, step.correction1, step.correction2].map(Arg::Float));
-    cuda.launch("adam", grid, &args);
+    cuda.launch("adam", work.grid(), &args);
     norm.item()
+}
+
+/// a ← a + share · (b − a), for all pairs at once.
+pub(crate) fn lerp(pairs: Vec<(&mut Tensor, &Tensor)>, share: f32) {
+    let mut table = Vec::with_capacity(pairs.len());
+    let mut cuda = None;
+    for (a, b) in pairs {
+        let (count, gradient) = (a.shape().volume() as i64, buffer(b).pointer());
+        let held = a.gpu_mut();
+        let value = held.pointer();
+        cuda.get_or_insert_with(|| held.cuda().clone());
+        table.push(Trained { value, m: 0, v: 0, gradient, count, rate: 0.0, decay: 0.0 });
+    }
+    let Some(cuda) = cuda else { return };
+    let work = Work::new(&cuda, &table);
+    cuda.launch("lerp", work.grid(), &[work.args(), vec![Arg::Float(share)]].concat());
 }

@@ -1,0 +1,83 @@
+//! The device where there can be none: on platforms without NVIDIA's driver it cannot be opened, so that
+//! none of its methods is ever called.
+
+use super::error::DeviceError;
+use super::launch::{Arg, Grid, KernelTime, Precision};
+
+/// An NVIDIA GPU, of which this platform has none.
+#[derive(Debug, Clone)]
+pub struct Cuda(Nothing);
+
+#[derive(Debug, Clone)]
+enum Nothing {}
+
+impl Cuda {
+    pub(crate) fn open(number: usize, _: Precision) -> Result<Self, DeviceError> {
+        Err(DeviceError::Unsuitable(format!("cuda:{number} was asked for, but this platform has no CUDA")))
+    }
+
+    /// The GPU's name.
+    pub fn name(&self) -> &str {
+        match self.0 {}
+    }
+
+    /// How it computes.
+    pub fn precision(&self) -> Precision {
+        match self.0 {}
+    }
+
+    pub(crate) fn multiprocessors(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(crate) fn shared_bytes(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(crate) fn allocations(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(crate) fn peak_bytes(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(super) fn allocate(&self, _: usize) -> u64 {
+        match self.0 {}
+    }
+
+    pub(super) fn give_back(&self, _: u64, _: usize) {
+        match self.0 {}
+    }
+
+    pub(crate) fn launch(&self, _: &str, _: Grid, _: &[Arg]) {
+        match self.0 {}
+    }
+
+    pub(crate) fn upload(&self, _: &[u8], _: u64) {
+        match self.0 {}
+    }
+
+    pub(crate) fn download(&self, _: u64, _: &mut [u8]) {
+        match self.0 {}
+    }
+
+    /// Bytes of the GPU's memory that nobody holds.
+    pub fn free_bytes(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(crate) fn copy(&self, _: u64, _: u64, _: usize) {
+        match self.0 {}
+    }
+
+    /// Waits until all work is done.
+    pub fn synchronise(&self) {
+        match self.0 {}
+    }
+
+    /// Runs `work` with every kernel timed; the slowest kernels come first.
+    pub fn timing(&self, _: impl FnOnce()) -> Vec<KernelTime> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,145 @@
+//! What is asked of the driver when a device is opened: which GPU, whether versions fit, loading kernels;
+//! and its results as errors.
+
+use super::error::{DeviceError, fail};
+use super::launch::Precision;
+use super::program;
+use cudarc::driver::sys::{self, CUresult};
+use std::collections::HashMap;
+use std::ffi::CStr;
+
+/// The driver's own words.
+fn describe(result: CUresult) -> String {
+    let mut text = std::ptr::null();
+    // SAFETY: the driver gives a string of its own, or none.
+    unsafe {
+        if sys::cuGetErrorString(result, &mut text) == CUresult::CUDA_SUCCESS && !text.is_null() {
+            return CStr::from_ptr(text).to_string_lossy().into_owned();
+        }
+    }
+    format!("{result:?}")
+}
+
+/// The driver's result as ours.
+pub(super) fn checked(result: CUresult, during: &str) -> Result<(), DeviceError> {
+    match result {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        other => Err(DeviceError::Failed { during: during.into(), reason: describe(other) }),
+    }
+}
+
+/// As [`checked`], where an operation cannot return an error.
+pub(super) fn must(result: CUresult, during: &str) {
+    if let Err(error) = checked(result, during) {
+        fail(error);
+    }
+}
+
+/// A GPU that was found.
+pub(super) struct Found {
+    pub device: sys::CUdevice,
+    pub name: String,
+    /// Compute capability, 90 for 9.0.
+    pub capability: i32,
+    pub multiprocessors: usize,
+    /// Shared memory of a multiprocessor.
+    pub shared_bytes: usize,
+}
+
+/// The GPU of that number.
+pub(super) fn find(number: usize) -> Result<Found, DeviceError> {
+    let (mut count, mut device) = (0, 0);
+    // SAFETY: places for what the driver fills; a name has at most 256 bytes.
+    unsafe {
+        checked(sys::cuInit(0), "starting the driver")?;
+        checked(sys::cuDeviceGetCount(&mut count), "counting GPUs")?;
+        if number >= count as usize {
+            let there = match count {
+                0 => "no GPU is there".into(),
+                1 => "only cuda:0 is there".into(),
+                _ => format!("only cuda:0 to cuda:{} are there", count - 1),
+            };
+            return Err(DeviceError::Unsuitable(format!("cuda:{number} was asked for, but {there}")));
+        }
+        checked(sys::cuDeviceGet(&mut device, number as i32), "finding the GPU")?;
+        let mut name = [0u8; 256];
+        checked(sys::cuDeviceGetName(name.as_mut_ptr().cast(), 256, device), "finding the GPU")?;
+        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
+        use sys::CUdevice_attribute as A;
+        let [major, minor, multiprocessors, shared] = [
+            A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+            A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+        ]
+        .map(|attribute| attribute_of(device, attribute));
+        if major < 8 {
+            return Err(DeviceError::Unsuitable(format!(
+                "{name} has compute capability {major}.{minor}; 8.0 (Ampere) or later is needed"
+            )));
+        }
+        let [multiprocessors, shared_bytes] = [multiprocessors, shared].map(|size| size.max(1) as usize);
+        Ok(Found { device, name, capability: major * 10 + minor, multiprocessors, shared_bytes })
+    }
+}
+
+fn attribute_of(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> i32 {
+    let mut value = 0;
+    // SAFETY: a place for a number.
+    unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) };
+    value
+}
+
+/// A driver cannot load what a later major version of NVRTC made.
+pub(super) fn check_versions() -> Result<(), DeviceError> {
+    let mut driver = 0;
+    // SAFETY: a place for a number.
+    checked(unsafe { sys::cuDriverGetVersion(&mut driver) }, "asking the driver")?;
+    let (major, minor) = program::version();
+    if driver / 1000 < major {
+        return Err(DeviceError::OldDriver {
+            driver: format!("{}.{}", driver / 1000, driver % 1000 / 10),
+            library: "NVRTC".into(),
+            needed: format!("{major}.{minor}"),
+        });
+    }
+    Ok(())
+}
+
+/// Compiles all sources side by side and loads what comes out.
+pub(super) fn load_kernels(
+    precision: Precision,
+    capability: i32,
+    device: sys::CUdevice,
+) -> Result<HashMap<String, sys::CUfunction>, DeviceError> {
+    let sources = program::sources(precision);
+    let compiled: Vec<_> = std::thread::scope(|scope| {
+        let jobs: Vec<_> = sources.iter().map(|source| scope.spawn(|| source.compile(capability))).collect();
+        jobs.into_iter().map(|job| job.join().expect("the compiler does not panic")).collect()
+    });
+    let most_shared =
+        attribute_of(device, sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    let mut kernels = HashMap::new();
+    for compiled in compiled {
+        let compiled = compiled?;
+        let mut module = std::ptr::null_mut();
+        // SAFETY: an image just made; names end in zero. Modules stay loaded with the context.
+        unsafe {
+            checked(sys::cuModuleLoadData(&mut module, compiled.image.as_ptr().cast()), "loading kernels")?;
+            for (kernel, name) in compiled.kernels {
+                let mut function = std::ptr::null_mut();
+                checked(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()), &kernel)?;
+                if kernel.starts_with("conv") {
+                    use sys::CUfunction_attribute as A;
+                    let reserved = 2048;
+                    let attribute = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                    checked(sys::cuFuncSetAttribute(function, attribute, most_shared - reserved), &kernel)?;
+                    let attribute = A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+                    checked(sys::cuFuncSetAttribute(function, attribute, 100), &kernel)?;
+                }
+                kernels.insert(kernel, function);
+            }
+        }
+    }
+    Ok(kernels)
+}

@@ -1,0 +1,103 @@
+//! Free device memory by size, handed from one step to the next, and pinned memory for downloads.
+
+use cudarc::driver::sys::{self, CUresult};
+use std::collections::HashMap;
+
+/// Sizes are rounded up by at most an eighth, so that similar ones share buffers.
+pub(super) fn size_class(bytes: usize) -> usize {
+    let step = (bytes.next_power_of_two() / 16).max(512);
+    bytes.max(1).div_ceil(step) * step
+}
+
+/// Free buffers by size, and the accounts.
+#[derive(Default)]
+pub(super) struct Pool {
+    free: HashMap<usize, Vec<u64>>,
+    live_bytes: usize,
+    pub peak_bytes: usize,
+    pub allocations: usize,
+}
+
+impl Pool {
+    /// A free buffer of exactly this size class, if there is one. Work on one stream is done in order,
+    /// so what earlier work still reads may be handed out for later work to write.
+    pub fn take(&mut self, bytes: usize) -> Option<u64> {
+        self.live_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.live_bytes);
+        self.free.get_mut(&bytes).and_then(Vec::pop)
+    }
+
+    pub fn put(&mut self, pointer: u64, bytes: usize) {
+        self.live_bytes -= bytes;
+        self.free.entry(bytes).or_default().push(pointer);
+    }
+
+    /// Takes back a request that no memory was found for.
+    pub fn cancel(&mut self, bytes: usize) {
+        self.live_bytes -= bytes;
+    }
+
+    /// All free buffers, to be freed.
+    pub fn drain(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.free).into_values().flatten().collect()
+    }
+
+    pub fn live_bytes(&self) -> usize {
+        self.live_bytes
+    }
+}
+
+/// Memory of this machine at a fixed place, which the GPU writes to at full speed; none where the
+/// system refuses it.
+#[derive(Default)]
+pub(super) struct Pinned {
+    pub memory: Option<*mut u8>,
+    bytes: usize,
+}
+
+impl Pinned {
+    /// Makes it at least so long.
+    pub fn grow(&mut self, bytes: usize) {
+        if self.memory.is_some() && bytes <= self.bytes {
+            return;
+        }
+        self.free();
+        let mut memory = std::ptr::null_mut();
+        // SAFETY: a place for an address.
+        let result = unsafe { sys::cuMemAllocHost_v2(&mut memory, bytes.max(1 << 16)) };
+        if result == CUresult::CUDA_SUCCESS {
+            (self.memory, self.bytes) = (Some(memory.cast()), bytes.max(1 << 16));
+        }
+    }
+
+    pub fn free(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            // SAFETY: taken by `grow`; no copy to it is under way.
+            unsafe { sys::cuMemFreeHost(memory.cast()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_class_holds_its_size_and_wastes_at_most_an_eighth() {
+        for bytes in [1, 511, 512, 513, 4096, 100_000, 1 << 20, (1 << 20) + 1, 52_428_800] {
+            let class = size_class(bytes);
+            assert!(class >= bytes && class.is_multiple_of(512), "{bytes}: {class}");
+            assert!(class - bytes <= (bytes / 8).max(512), "{bytes}: {class}");
+            assert_eq!(size_class(class), class, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_pool_hands_out_what_came_back() {
+        let mut pool = Pool::default();
+        assert_eq!(pool.take(512), None);
+        pool.put(7, 512);
+        assert_eq!((pool.take(1024), pool.take(512)), (None, Some(7)));
+        assert_eq!((pool.live_bytes(), pool.peak_bytes), (1536, 1536));
+    }
+}
