@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use multivalued_engine::{Device, Precision};
+use multivalued_engine::{Device, DeviceError, Precision};
 
 use crate::exit::{Failure, Outcome};
 use crate::terminal::complain;
@@ -44,11 +44,16 @@ impl DeviceChoice {
             Self::Cuda(number) => Device::cuda(number, precision.into())
                 .map_err(|error| Failure::user(format!("--device cuda:{number}"), error)),
             Self::Auto => {
-                let device = Device::cuda(0, precision.into()).unwrap_or_else(|_| Device::cpu());
-                if let Device::Cuda(_) = device {
-                    complain(&format!("computing on {}", description(&device)));
+                let opened = Device::cuda(0, precision.into());
+                match &opened {
+                    Ok(device) => complain(&format!("computing on {}", description(device))),
+                    // Without a driver nobody expects a GPU; with one, what is missing is worth a line.
+                    Err(error) if !is_without_driver(error) => {
+                        complain(&format!("computing on the processor: {error}"));
+                    }
+                    Err(_) => {}
                 }
-                Ok(device)
+                Ok(opened.unwrap_or_else(|_| Device::cpu()))
             }
         }
     }
@@ -57,6 +62,10 @@ impl DeviceChoice {
     pub fn open_to_predict(self) -> Outcome<Device> {
         self.open(Precision::Tf32)
     }
+}
+
+fn is_without_driver(error: &DeviceError) -> bool {
+    matches!(error, DeviceError::Library { library, .. } if library.contains("libcuda"))
 }
 
 /// What computes, in words.

@@ -252,12 +252,16 @@ fn other_operations_are_those_of_the_cpu() {
 }
 
 #[test]
-fn long_inner_products_are_those_of_the_cpu() {
+fn long_and_thin_operands_give_what_they_give_on_the_cpu() {
     let calls = [
         (Operation::BatchedInnerProducts { batch: 2 }, vec![vec![6, 5000], vec![10, 5000]]),
         (Operation::BatchedMatmul { batch: 2 }, vec![vec![6, 4], vec![8, 5000]]),
         (Operation::SumRows, vec![vec![3, 70_001]]),
         (Operation::Mean, vec![vec![3, 70_001]]),
+        // More rows than a grid has blocks in its second direction.
+        (Operation::SumRows, vec![vec![70_001, 3]]),
+        (Operation::Matmul, vec![vec![4_200_000, 2], vec![2, 1]]),
+        (Operation::Softmax, vec![vec![600_001, 3]]),
         (Operation::GlobalAveragePool, vec![vec![2, 100, 101, 24]]),
     ];
     for precision in PRECISIONS {

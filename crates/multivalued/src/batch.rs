@@ -60,7 +60,8 @@ pub(crate) struct Batch {
 /// A batch in this machine's memory.
 pub(crate) struct HostBatch {
     images: Vec<f32>,
-    annotations: Vec<f32>,
+    /// Values of 0 and 1.
+    annotations: Vec<u8>,
     /// Height and width.
     size: [usize; 2],
     frame: Frame,
@@ -82,7 +83,7 @@ pub(crate) fn interleaved(image: &Image) -> Vec<f32> {
 
 /// Writes a mask as the network's targets: one value per pixel, or one per class with the background
 /// first.
-fn write_targets(mask: &Mask, output_channels: usize, out: &mut [f32]) {
+fn write_targets(mask: &Mask, output_channels: usize, out: &mut [u8]) {
     let pixels = mask.width() * mask.height();
     for class in 0..mask.classes() {
         for (i, &word) in mask.plane(class).iter().enumerate() {
@@ -92,15 +93,15 @@ fn write_targets(mask: &Mask, output_channels: usize, out: &mut [f32]) {
                 rest &= rest - 1;
                 if pixel < pixels {
                     let channel = if output_channels == 1 { 0 } else { class + 1 };
-                    out[pixel * output_channels + channel] = 1.0;
+                    out[pixel * output_channels + channel] = 1;
                 }
             }
         }
     }
     if output_channels > 1 {
         for pixel in out.chunks_exact_mut(output_channels) {
-            if pixel[1..].iter().all(|&value| value == 0.0) {
-                pixel[0] = 1.0;
+            if pixel[1..].iter().all(|&value| value == 0) {
+                pixel[0] = 1;
             }
         }
     }
@@ -179,15 +180,16 @@ impl TrainingSet {
             return None;
         }
         let images: Vec<f32> = prepared.iter().flat_map(|case| case.image.iter().copied()).collect();
-        let mut annotations = Vec::with_capacity(count * width * height * outputs);
+        let size = width * height * outputs;
+        let mut annotations = vec![0u8; count * size];
         let mut first = Vec::with_capacity(prepared.len());
-        let mut target = vec![0.0f32; width * height * outputs];
+        let mut rows = annotations.chunks_exact_mut(size);
+        let mut row = 0;
         for case in prepared {
-            first.push(annotations.len() / target.len());
-            for (mask, _) in &case.annotations {
-                target.fill(0.0);
-                write_targets(mask, outputs, &mut target);
-                annotations.extend(target.iter().map(|&value| value as u8));
+            first.push(row);
+            row += case.annotations.len();
+            for ((mask, _), target) in case.annotations.iter().zip(rows.by_ref()) {
+                write_targets(mask, outputs, target);
             }
         }
         let shape = |images, channels| [images, height, width, channels];
@@ -310,7 +312,7 @@ impl TrainingSet {
         let (width, height) = (chosen[0].width, chosen[0].height);
         let output_channels = self.recipe.model.output_channels();
         let size = width * height * output_channels;
-        let mut annotations = vec![0.0f32; chosen.len() * frame.per_image * size];
+        let mut annotations = vec![0u8; chosen.len() * frame.per_image * size];
         for (b, (case, drawn)) in chosen.iter().zip(&drawn).enumerate() {
             for (k, &(annotation, _)) in drawn.iter().enumerate() {
                 let mask = &case.annotations[annotation].0;
@@ -351,7 +353,19 @@ impl HostBatch {
         let (count, rows) = (frame.cases.len(), frame.weights.len());
         let channels = images.len() / (count * height * width);
         let images = Tensor::from_slice(device, [count, height, width, channels], &images);
-        let annotations = Tensor::from_slice(device, [rows, annotations.len() / rows], &annotations);
+        let size = annotations.len() / rows;
+        let annotations = match device {
+            // A quarter of the bytes cross.
+            Device::Cuda(cuda) => {
+                let shape = [rows, height, width, size / (height * width)];
+                let picks: Vec<Pick> = (0..rows).map(Pick::plain).collect();
+                ResidentImages::of_bytes(cuda, shape, &annotations).gather(&picks).reshaped([rows, size])
+            }
+            _ => {
+                let values: Vec<f32> = annotations.into_iter().map(f32::from).collect();
+                Tensor::from_slice(device, [rows, size], &values)
+            }
+        };
         frame.with(images, annotations)
     }
 }

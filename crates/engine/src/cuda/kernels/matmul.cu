@@ -7,7 +7,7 @@ __global__ __launch_bounds__(256) void matmul(const float* a, const float* b, co
     __shared__ float as[16][68], bs[16][68];
     int batch = blockIdx.z / parts, part = blockIdx.z % parts;
     int each = ((k + parts - 1) / parts + 15) / 16 * 16, begin = part * each, end = min(k, begin + each);
-    int first_row = blockIdx.y * 64, first_column = blockIdx.x * 64;
+    int first_row = blockIdx.x * 64, first_column = blockIdx.y * 64;
     a += batch * a_batch;
     b += batch * b_batch;
     int row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;

@@ -1,11 +1,12 @@
 // Sums in fixed parts that are added in order, so that results repeat; and what is made of rows:
 // softmax, cross-entropy, lengths.
 
-// out[i] = factor · Σ_part partial[part, i], for each of gridDim.y segments.
+// out[segment, i] = factor · Σ_part partial[segment, part, i]; a block adds up 32 of a segment's sums.
 __global__ void sum_parts(const float* partial, float* out, int parts, i64 size, float factor) {
     __shared__ float sums[32][33];
-    i64 i = (i64)blockIdx.x * 32 + threadIdx.x;
-    const float* from = partial + (i64)blockIdx.y * parts * size;
+    u32 blocks = (u32)((size + 31) / 32);
+    i64 segment = blockIdx.x / blocks, i = (i64)(blockIdx.x % blocks) * 32 + threadIdx.x;
+    const float* from = partial + segment * parts * size;
     float sum = 0.0f;
     if (i < size)
         for (int part = threadIdx.y; part < parts; part += blockDim.y) sum += from[part * size + i];
@@ -13,7 +14,7 @@ __global__ void sum_parts(const float* partial, float* out, int parts, i64 size,
     __syncthreads();
     if (threadIdx.y == 0 && i < size) {
         for (int k = 1; k < blockDim.y; k++) sum += sums[k][threadIdx.x];
-        out[blockIdx.y * size + i] = sum * factor;
+        out[segment * size + i] = sum * factor;
     }
 }
 
@@ -60,18 +61,18 @@ enum Rows { SUM, BINARY_CROSS_ENTROPY, SQUARED_ERROR };
 // Sums of a function of x [rows, size] and y [rows / repeats, size] over parts of each row.
 template <class T>
 __global__ void row_parts(const T* x, const float* y, float* partial, int operation, i64 size, int repeats) {
-    i64 row = blockIdx.y;
+    i64 row = blockIdx.x;
     const T* xs = x + row * size;
     const float* ys = y + row / repeats * size;
     float sum = 0.0f;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < size; i += (i64)gridDim.x * blockDim.x) {
+    for (i64 i = (i64)blockIdx.y * blockDim.x + threadIdx.x; i < size; i += (i64)gridDim.y * blockDim.x) {
         float v = to_float(xs[i]);
         if (operation == BINARY_CROSS_ENTROPY) v = fmaxf(v, 0.0f) + log1pf(expf(-fabsf(v))) - ys[i] * v;
         else if (operation == SQUARED_ERROR) v = (v - ys[i]) * (v - ys[i]);
         sum += v;
     }
     sum = block_sum(sum);
-    if (threadIdx.x == 0) partial[row * gridDim.x + blockIdx.x] = sum;
+    if (threadIdx.x == 0) partial[row * gridDim.y + blockIdx.y] = sum;
 }
 
 // The gradient of row_parts towards x; `factor` includes the mean's divisor and a sign.

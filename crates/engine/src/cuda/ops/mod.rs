@@ -95,7 +95,7 @@ fn sum_parts(
     let out = empty(cuda, shape, Element::F32);
     let size = out.shape().volume() / segments;
     let lanes = if parts > 64 && size < 8192 { 32 } else { 8 };
-    let grid = Grid { threads: [32, lanes], ..Grid::blocks(size.div_ceil(32), segments, 1) };
+    let grid = Grid { threads: [32, lanes], ..Grid::blocks(size.div_ceil(32) * segments, 1, 1) };
     let args = [arg(partial), arg(&out), Arg::size(parts), Arg::count(size), Arg::Float(factor)];
     cuda.launch("sum_parts", grid, &args);
     out

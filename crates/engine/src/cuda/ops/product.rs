@@ -37,7 +37,7 @@ fn multiply(a: View, b: View, bias: Option<&Tensor>, [batch, m, k, n]: [usize; 4
     for view in [a, b] {
         args.extend([view.steps[0], view.steps[1], view.size].map(Arg::count));
     }
-    cuda.launch("matmul", Grid::blocks(across, down, batch * parts), &args);
+    cuda.launch("matmul", Grid::blocks(down, across, batch * parts), &args);
     if parts == 1 { out } else { sum_parts(&out, batch, parts, [batch * m, n], 1.0) }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn row_sums(
     let kernel = format!("row_parts<{}>", element(x).name());
     let args =
         [arg(x), arg(y), arg(&partial), Arg::Int(operation as i32), Arg::count(size), Arg::size(repeats)];
-    cuda.launch(&kernel, Grid::blocks(parts, rows, 1), &args);
+    cuda.launch(&kernel, Grid::blocks(rows, parts, 1), &args);
     sum_parts(&partial, rows, parts, [rows], factor)
 }
 
