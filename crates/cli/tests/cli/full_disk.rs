@@ -1,4 +1,5 @@
-//! Disks that are full or cannot be written to: the old checkpoint stays, and the program says so.
+//! Disks that are full or cannot be written to, and memory that is too small: the old checkpoint stays, and
+//! the program says so.
 #![cfg(unix)]
 
 use std::fs;
@@ -75,7 +76,8 @@ fn a_disk_that_is_really_full_leaves_the_old_checkpoint_intact() {
             ls disk/run
             # With space again it goes on, from what was kept.
             mount -o remount,size=64m disk
-            timeout --preserve-status -s TERM 3 "$0" train --resume --out disk/run; echo "then with $?""#
+            # In the foreground, or the signal would come twice: to the program and to its group.
+            timeout --foreground --preserve-status -s TERM 3 "$0" train --resume --out disk/run; echo "then with $?""#
         );
         let Some(answer) = with_mounts(&place, &text) else { return };
         let (out, err) = (&answer.out, &answer.err);
@@ -121,4 +123,15 @@ fn a_disk_that_is_read_only_is_refused_before_the_work() {
     assert_eq!(answer.err.matches("can be written to").count(), 5, "{}", answer.err);
     assert!(!answer.err.contains("epoch"), "no training begins: {}", answer.err);
     assert!(answer.out.contains("all read"), "{}\n{}", answer.out, answer.err);
+}
+
+#[test]
+fn memory_that_is_too_small_is_told() {
+    let place = Workplace::with_recipe();
+    // 600 MB of addresses hold the program; the first activations of such a batch take more.
+    let recipe = "--set data.size=128 --set data.train_count=128 --set train.batch=128 --set 'model.channels=[64, 64]'";
+    let limited = format!("ulimit -v 600000; exec \"$0\" train tiny.toml --out large {recipe} --device cpu");
+    if let Some(answer) = script(&place, &["bash"], &limited) {
+        answer.fails(2, &["out of memory", "MiB more were asked for", "smaller batch"]);
+    }
 }

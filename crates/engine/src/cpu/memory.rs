@@ -1,5 +1,6 @@
 //! Buffers aligned to cache lines, and the pool that hands them from one step to the next.
 
+use crate::cuda::{DeviceError, fail};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -106,6 +107,17 @@ impl State {
     }
 }
 
+/// New memory; where there is none, the error that `catching` returns.
+fn new_lines(count: usize, held: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if lines.try_reserve_exact(count).is_err() {
+        let mib = |lines: usize| lines * size_of::<Line>() >> 20;
+        fail(DeviceError::OutOfMachineMemory { wanted_mib: mib(count), held_mib: mib(held) });
+    }
+    lines.resize(count, Line([0.0; 16]));
+    lines
+}
+
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -119,8 +131,9 @@ impl Pool {
         state.peak_lines = state.peak_lines.max(state.live_lines);
         let lines = state.reuse(count).unwrap_or_else(|| {
             state.fresh += 1;
+            let held = state.live_lines - count;
             drop(state);
-            vec![Line([0.0; 16]); count]
+            new_lines(count, held)
         });
         Buffer { lines, len, pool: Some(self.clone()) }
     }

@@ -41,6 +41,16 @@ pub enum DeviceError {
         /// What the GPU has left for everyone.
         free_mib: usize,
     },
+    /// This machine's memory is full.
+    #[error(
+        "out of memory: {wanted_mib} MiB more were asked for while tensors hold {held_mib} MiB; use a smaller batch or smaller images"
+    )]
+    OutOfMachineMemory {
+        /// What was asked for.
+        wanted_mib: usize,
+        /// What tensors hold.
+        held_mib: usize,
+    },
     /// The driver reported an error: a lost device, a failed kernel.
     #[error("the GPU failed in {during}: {reason}")]
     Failed {
@@ -53,7 +63,7 @@ pub enum DeviceError {
 
 /// Ends the operation with an error that [`catching`] returns. The panic hook is not run: nothing here is
 /// a bug of the program.
-pub(super) fn fail(error: DeviceError) -> ! {
+pub(crate) fn fail(error: DeviceError) -> ! {
     resume_unwind(Box::new(error))
 }
 

@@ -42,6 +42,7 @@ mod resident;
 mod timer;
 
 pub use device::Cuda;
+pub(crate) use error::fail;
 pub use error::{DeviceError, catching};
 pub(crate) use launch::{Arg, Grid};
 pub use launch::{KernelTime, Precision};
