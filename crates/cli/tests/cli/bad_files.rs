@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::workplace::Workplace;
 
 /// A NIfTI-1 header of 8-bit voxels without the voxels.
-fn nifti(size: [i16; 3]) -> Vec<u8> {
+pub fn nifti_header(size: [i16; 3]) -> Vec<u8> {
     let mut bytes = vec![0; 352];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
     put(0, &348i32.to_le_bytes());
@@ -23,7 +23,7 @@ fn nifti(size: [i16; 3]) -> Vec<u8> {
 
 /// The same with some bytes changed, and with 16 x 16 voxels.
 fn changed(at: usize, value: &[u8]) -> Vec<u8> {
-    let mut bytes = nifti([16, 16, 1]);
+    let mut bytes = nifti_header([16, 16, 1]);
     bytes[at..at + value.len()].copy_from_slice(value);
     bytes.extend([7; 256]);
     bytes
@@ -142,15 +142,15 @@ fn bad_files(place: &Workplace) -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("absolute.npz", zip(&[("/tmp/absolute", b"x")]), "no NPY array"),
         ("two.npz", zip(&[("a.npy", &array), ("b.npy", &array)]), "holds 2 arrays"),
         ("cut.npz", zip(&[("a.npy", &array)])[..60].to_vec(), "cut.npz"),
-        ("cut.nii", nifti([16, 16, 1]), "truncated"),
-        ("short.nii", nifti([1, 1, 1])[..100].to_vec(), "header"),
-        ("axes.nii", nifti([32_767, 32_767, 32_767]), "largest side"),
+        ("cut.nii", nifti_header([16, 16, 1]), "truncated"),
+        ("short.nii", nifti_header([1, 1, 1])[..100].to_vec(), "header"),
+        ("axes.nii", nifti_header([32_767, 32_767, 32_767]), "largest side"),
         ("bits.nii", changed(72, &0i16.to_le_bytes()), "bits.nii"),
         ("offset.nii", changed(108, &(-9f32).to_le_bytes()), "offset.nii"),
         ("place.nii", placed(f32::NAN), "place.nii"),
         ("second.nii", changed(0, &540i32.to_le_bytes()), "NIfTI-2"),
         ("cut.nii.gz", packed[..packed.len() / 2].to_vec(), "cut.nii.gz"),
-        ("bomb.nii.gz", gzip(&[nifti([1_000, 1_000, 200]), vec![0; 1 << 20]].concat()), "bomb.nii.gz"),
+        ("bomb.nii.gz", gzip(&[nifti_header([1_000, 1_000, 200]), vec![0; 1 << 20]].concat()), "bomb.nii.gz"),
         ("scan.dcm", [&[0; 128][..], b"DICM"].concat(), "DICOM"),
         ("weights.h5", b"\x89HDF\r\n\x1a\n".to_vec(), "HDF5"),
         ("model.safetensors", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}".to_vec(), "none of PNG"),

@@ -111,7 +111,7 @@ impl State {
 fn new_lines(count: usize, held: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     if lines.try_reserve_exact(count).is_err() {
-        let mib = |lines: usize| lines * size_of::<Line>() >> 20;
+        let mib = |lines: usize| (lines * size_of::<Line>()) >> 20;
         fail(DeviceError::OutOfMachineMemory { wanted_mib: mib(count), held_mib: mib(held) });
     }
     lines.resize(count, Line([0.0; 16]));
