@@ -87,7 +87,7 @@ fn a_terminal_of_any_width_shows_the_progress() {
     let place = Workplace::with_recipe();
     for columns in [1, 20, 80] {
         let shown = format!(
-            "stty cols {columns} rows 24; {} train tiny.toml --out run-{columns}",
+            "stty cols {columns} rows 24; {} train tiny.toml --out run-{columns} --set train.steps=1000",
             env!("CARGO_BIN_EXE_multivalued")
         );
         let mut script = std::process::Command::new("script");
