@@ -237,8 +237,8 @@ pub struct AssignmentRecipe {
     pub distinct: bool,
     /// Annotations of one image that overlap at least this much (IoU) count as the same output.
     pub same_iou: f32,
-    /// Codes that serve a smaller share of the annotations are put into reserve when the assignment
-    /// turns hard, and every epoch from then on.
+    /// Codes that serve a smaller share of the annotations are put into reserve, from when the assignment
+    /// turns hard on, every 2,000 images.
     pub min_usage: f32,
 }
 
