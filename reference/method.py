@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 torch.set_default_dtype(torch.float64)
 FLOOR = 1e-3
+SOFTNESS = 1.0
 
 
 def wave(shape, phase, scale=1.0, shift=0.0):
@@ -67,16 +68,23 @@ def golden_frame():
     return {"gram": flat(frame.T @ frame)}
 
 
-def jaccard_distance(a, b):
+def jaccard_distance(a, b, epsilon):
     common = (a * b).sum()
-    return 1 - (common + FLOOR) / (a.sum() + b.sum() - common + FLOOR)
+    return 1 - (common + epsilon) / (a.sum() + b.sum() - common + epsilon)
+
+
+def mask_distance(a, b):
+    """The distance of the masks, with the gradient of the soft distance."""
+    soft = jaccard_distance(a, b, SOFTNESS)
+    hard = jaccard_distance((a > 0.5).double(), (b > 0.5).double(), FLOOR)
+    return soft + (hard - soft).detach()
 
 
 def energy(outputs, p, annotations, weights):
     """One image: outputs [J, size], p [J], annotations [K, size], weights [K]."""
-    fit = sum(w * p[j] * jaccard_distance(y, outputs[j]) for y, w in zip(annotations, weights) for j in range(len(p)))
+    fit = sum(w * p[j] * mask_distance(y, outputs[j]) for y, w in zip(annotations, weights) for j in range(len(p)))
     pairs = [(i, j) for i in range(len(p)) for j in range(len(p)) if i != j]
-    return fit - 0.5 * sum(p[i] * p[j] * jaccard_distance(outputs[i], outputs[j]) for i, j in pairs)
+    return fit - 0.5 * sum(p[i] * p[j] * mask_distance(outputs[i], outputs[j]) for i, j in pairs)
 
 
 def masks(rows, size):
@@ -206,9 +214,7 @@ def golden_step(space, progress):
     targets, commitment, recon, overlap = torch.zeros(2, 4), None, 0.0, 0.0
 
     def jaccard(o, t):
-        p = torch.sigmoid(o)
-        common = (p * t).sum()
-        return 1 - (common + 1e-3) / (p.sum() + t.sum() - common + 1e-3)
+        return jaccard_distance(torch.sigmoid(o), t, SOFTNESS)
 
     def bce(o, t):
         return F.binary_cross_entropy_with_logits(o, t, reduction="sum")

@@ -23,6 +23,8 @@ pub struct Augmentation {
     pub rotation: f32,
     /// Largest relative change of size: 0.25 draws factors between 1/1.25 and 1.25.
     pub scale: f32,
+    /// Largest shear and stretch: how much each entry of the map between pixels may change.
+    pub distortion: f32,
     /// Width and height to cut out at a random place.
     pub crop: Option<[usize; 2]>,
     /// Largest relative change of contrast: 0.25 draws factors between 0.75 and 1.25.
@@ -47,6 +49,7 @@ impl Augmentation {
             ("flip_vertical", self.flip_vertical, 1.0),
             ("rotation", self.rotation, 180.0),
             ("scale", self.scale, 4.0),
+            ("distortion", self.distortion, 0.4),
             ("gain", self.gain, 1.0),
             ("offset", self.offset, 1.0),
             ("noise", self.noise, 1.0),
@@ -81,6 +84,8 @@ impl Augmentation {
             offset: random.uniform(-1.0, 1.0) as f32 * self.offset,
             noise: self.noise,
             noise_stream: (seed, sample),
+            distortion: [(); 2]
+                .map(|()| [(); 2].map(|()| random.uniform(-1.0, 1.0) * f64::from(self.distortion))),
         }
     }
 }
@@ -98,18 +103,25 @@ pub struct Drawn {
     offset: f32,
     noise: f32,
     noise_stream: (u64, u64),
+    /// Added to the identity.
+    distortion: [[f64; 2]; 2],
 }
 
 impl Drawn {
     /// Where the pixels of a flipped and turned image come from, about its centre: a signed permutation
     /// of x and y. None where more is done to it.
     pub fn turn(&self, size: [usize; 2]) -> Option<[[i8; 2]; 2]> {
-        let still = self.angle == 0.0 && self.scale == 1.0 && self.crop.is_none();
+        let still = !self.is_resampled() && self.crop.is_none();
         if !still || self.gain != 1.0 || self.offset != 0.0 || self.noise != 0.0 {
             return None;
         }
         let moved = self.motion(size).map_or([[1.0, 0.0], [0.0, 1.0]], |motion| motion.matrix);
         Some(moved.map(|row| row.map(|entry| entry as i8)))
+    }
+
+    /// Whether pixels come from between pixels.
+    fn is_resampled(&self) -> bool {
+        self.angle != 0.0 || self.scale != 1.0 || self.distortion != [[0.0; 2]; 2]
     }
 
     /// The changed case. Where pixels moved, the geometry no longer holds and is dropped.
@@ -169,7 +181,7 @@ impl Drawn {
     fn motion(&self, [width, height]: [usize; 2]) -> Option<Motion> {
         let turns = if width == height { self.quarter_turns } else { self.quarter_turns & 2 };
         let target = self.crop.unwrap_or([width, height]);
-        let still = !self.flip[0] && !self.flip[1] && turns == 0 && self.angle == 0.0 && self.scale == 1.0;
+        let still = !self.flip[0] && !self.flip[1] && turns == 0 && !self.is_resampled();
         if still && target == [width, height] {
             return None;
         }
@@ -177,6 +189,10 @@ impl Drawn {
         let (sin, cos) = [(sin, cos), (cos, -sin), (-sin, -cos), (-cos, sin)][turns];
         // The inverse of: flip, then scale, then turn.
         let mut matrix = [[cos / self.scale, sin / self.scale], [-sin / self.scale, cos / self.scale]];
+        if self.distortion != [[0.0; 2]; 2] {
+            let [[a, b], [c, d]] = self.distortion;
+            matrix = matrix.map(|[x, y]| [x * (1.0 + a) + y * c, x * b + y * (1.0 + d)]);
+        }
         for axis in 0..2 {
             if self.flip[axis] {
                 matrix[axis] = matrix[axis].map(|entry| -entry);

@@ -12,6 +12,10 @@ use multivalued_engine::{Device, Tensor, Var};
 /// Keeps ln and divisions finite where masks are empty or the fit is perfect.
 const FLOOR: f32 = 1e-3;
 
+/// Pixels that soft Jaccard distances add to both areas. Without them an output of a few pixels beside an
+/// empty annotation is at distance 1 whatever its area, and nothing would draw it to nothing.
+const SOFTNESS: f32 = 1.0;
+
 /// Outputs as probabilities of each foreground class.
 ///
 /// # Shapes
@@ -27,6 +31,12 @@ pub(crate) fn foreground(logits: &Var) -> Var {
     pixels
         .mul(&Var::constant(foreground_mask(&logits.device(), rows * height * width, channels)))
         .reshape([rows, size])
+}
+
+/// Outputs as the masks that a prediction makes of them: [`foreground`] of logits so large that each share
+/// is 0 or 1.
+pub(crate) fn masks(logits: &Var) -> Var {
+    foreground(&logits.stop_gradient().scale(1e6))
 }
 
 /// 1 for foreground channels, 0 for the background, which comes first.
@@ -129,30 +139,25 @@ pub(crate) fn reconstruction(kind: Reconstruction, logits: &Var, targets: &Tenso
     }
 }
 
-/// Outputs beside the annotations of the same image, by their soft Jaccard distance.
+/// Outputs beside the annotations of the same image, by their Jaccard distance.
 pub(crate) struct Compared {
     /// [batch·J, size] in 0..1.
     outputs: Var,
-    /// [batch·J]: sums over pixels.
-    areas: Var,
-    /// [batch·K, J].
+    /// [batch·J, size]: the masks that a prediction would make of them, 0 or 1.
+    masks: Var,
+    /// [batch·K, size]
+    annotations: Var,
+    /// [batch·K, J]: of outputs, not of their masks.
     to_annotations: Var,
     batch: usize,
 }
 
 impl Compared {
     /// # Shapes
-    /// outputs [batch·J, size] in 0..1, annotations [batch·K, size]
-    pub fn new(outputs: Var, annotations: &Var, batch: usize) -> Self {
-        let (j, k) = (outputs.shape()[0] / batch, annotations.shape()[0] / batch);
-        let areas = outputs.sum_rows();
-        let common = annotations.batched_inner_products(&outputs, batch);
-        let to_annotations = jaccard_distance(
-            &common,
-            &across(&annotations.sum_rows(), j),
-            &repeated(&areas.reshape([batch, j]), k),
-        );
-        Self { outputs, areas, to_annotations, batch }
+    /// outputs [batch·J, size] in 0..1, masks the same, annotations [batch·K, size]
+    pub fn new(outputs: Var, masks: Var, annotations: Var, batch: usize) -> Self {
+        let to_annotations = jaccard_distances(&annotations, &outputs, batch, SOFTNESS);
+        Self { outputs, masks, annotations, to_annotations, batch }
     }
 
     /// The mean distance of annotations to the outputs of their own codes.
@@ -167,11 +172,15 @@ impl Compared {
     /// The energy score of a weighted set of outputs against weighted annotations, per image.
     ///
     /// ```text
-    /// ES = Σ_k q_k Σ_j p_j d(y_k, s_j) − ½ Σ_ij p_i p_j d(s_i, s_j)          d = 1 − soft Jaccard
+    /// ES = Σ_k q_k Σ_j p_j d(y_k, s_j) − ½ Σ_ij p_i p_j d(s_i, s_j)          d = 1 − Jaccard
     /// ```
     ///
     /// A proper score: its expectation is least when (s, p) is the distribution of annotations, and twice
     /// it plus a constant is the GED itself. One annotation per step suffices.
+    ///
+    /// Distances are those of the masks, so that probabilities learn from what a prediction will be judged
+    /// by (a faint output is the empty mask, at distance 0 from an empty annotation); the outputs' gradient
+    /// is that of the soft distances, since a mask has none.
     ///
     /// # Shapes
     /// probabilities [batch, J], weights [batch·K] → [batch]
@@ -180,12 +189,12 @@ impl Compared {
         let k = weights.len() / batch;
         let device = self.outputs.device();
         let weights = Var::constant(Tensor::from_slice(&device, [batch * k], weights));
-        let fit = self.to_annotations.mul(&repeated(probabilities, k)).mul(&across(&weights, j));
-
-        let common = self.outputs.batched_inner_products(&self.outputs, batch); // [batch·J, J]
-        let columns = repeated(&self.areas.reshape([batch, j]), j);
-        let among = jaccard_distance(&common, &across(&self.areas, j), &columns);
-        // A soft output is not at distance 0 from itself; the set's own term counts different outputs only.
+        let exact = |left, right| jaccard_distances(left, right, batch, FLOOR);
+        let to_annotations = self.to_annotations.straight_through(&exact(&self.annotations, &self.masks));
+        let among = jaccard_distances(&self.outputs, &self.outputs, batch, SOFTNESS)
+            .straight_through(&exact(&self.masks, &self.masks));
+        let fit = to_annotations.mul(&repeated(probabilities, k)).mul(&across(&weights, j));
+        // A soft output is not at distance 0 from itself and must not be drawn to be.
         let different: Vec<f32> = (0..batch * j * j).map(|i| f32::from(i / j % j != i % j)).collect();
         let different = Var::constant(Tensor::from_slice(&device, [batch * j, j], &different));
         let pairs = across(&probabilities.reshape([batch * j]), j).mul(&repeated(probabilities, j));
@@ -195,10 +204,16 @@ impl Compared {
     }
 }
 
-/// `1 − (common + ε) / (a + b − common + ε)`, element by element.
-fn jaccard_distance(common: &Var, a: &Var, b: &Var) -> Var {
-    let union = a.add(b).sub(common);
-    common.add_scalar(FLOOR).div(&union.add_scalar(FLOOR)).scale(-1.0).add_scalar(1.0)
+/// `1 − (|a ∩ b| + ε) / (|a ∪ b| + ε)` of each of K rows with each of J rows of the same image.
+///
+/// # Shapes
+/// [batch·K, size], [batch·J, size] → [batch·K, J]
+fn jaccard_distances(left: &Var, right: &Var, batch: usize, epsilon: f32) -> Var {
+    let (k, j) = (left.shape()[0] / batch, right.shape()[0] / batch);
+    let common = left.batched_inner_products(right, batch);
+    let areas = across(&left.sum_rows(), j).add(&repeated(&right.sum_rows().reshape([batch, j]), k));
+    let union = areas.sub(&common);
+    common.add_scalar(epsilon).div(&union.add_scalar(epsilon)).scale(-1.0).add_scalar(1.0)
 }
 
 /// Each row `times` times.

@@ -45,6 +45,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ("augment.quarter_turns", "turn by 0, 90, 180 or 270 degrees", ""),
     ("augment.rotation", "largest further rotation, in degrees", ""),
     ("augment.scale", "largest relative change of size", ""),
+    ("augment.distortion", "largest shear and stretch: change of each entry of the affine map", ""),
     (
         "augment.crop",
         "`[width, height]` to cut out at a random place; needed where images differ in size",

@@ -321,7 +321,7 @@ fn assign_by_embedding(
 /// Outputs beside the annotations of the same image; `images` counts groups of rows that belong together.
 fn compared(model: &Model, logits: &Var, batch: &Batch, images: usize) -> Compared {
     let annotations = loss::foreground_annotations(&batch.annotations, model.recipe.output_channels());
-    Compared::new(loss::foreground(logits), &annotations, images)
+    Compared::new(loss::foreground(logits), loss::masks(logits), annotations, images)
 }
 
 /// The energy score of the most probable codes' outputs.

@@ -19,7 +19,10 @@ fn energy_score_and_its_gradients() {
     let p = parameters.add("p", Tensor::from_slice(&device, [2, 3], &wave(6, 1.1, 0.2, 0.4)));
     let annotations = Var::constant(Tensor::from_slice(&device, [4, 6], &golden_masks(4, 6)));
     let tape = Tape::recording(&parameters);
-    let compared = Compared::new(tape.get(outputs), &annotations, 2);
+    let masks: Vec<f32> =
+        tape.get(outputs).tensor().to_vec().iter().map(|&share| f32::from(share > 0.5)).collect();
+    let masks = Var::constant(Tensor::from_slice(&device, [6, 6], &masks));
+    let compared = Compared::new(tape.get(outputs), masks, annotations, 2);
     let scores = compared.energy_score(&tape.get(p), &[0.25, 0.75, 1.0, 0.0]);
     assert_close("scores", &scores.tensor().to_vec(), &golden["scores"], 1e-5);
     let gradients = tape.backward(&scores.sum());
