@@ -47,4 +47,4 @@ pub use error::{DeviceError, catching};
 pub(crate) use launch::{Arg, Grid};
 pub use launch::{KernelTime, Precision};
 pub(crate) use memory::{Buffer, Element};
-pub use resident::{Pick, ResidentImages};
+pub use resident::{Intensity, Pick, Rescale, ResidentImages};
