@@ -41,7 +41,7 @@ pub mod tensor;
 pub use cpu::Isa;
 pub use cpu::resize::Corners;
 pub use cuda::{
-    Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, catching,
+    Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, Stage, catching,
 };
 pub use ops::BatchStatistics;
 pub use optim::{Adam, AdamOptions, Group, Stepped};

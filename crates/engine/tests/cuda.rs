@@ -13,6 +13,8 @@ mod images;
 #[allow(dead_code, reason = "predictions are timed elsewhere")]
 mod network;
 mod operation;
+#[path = "cuda/stage.rs"]
+mod stage;
 
 use cases::{Call, Numbers, Sizes};
 use multivalued_engine::{

@@ -11,7 +11,7 @@ use multivalued_data::augment::{Augmentation, Drawn};
 use multivalued_data::draw::Draw;
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Annotation, Case, Image, Mask};
-use multivalued_engine::{Device, Pick, ResidentImages, Tensor};
+use multivalued_engine::{Device, Stage, Tensor};
 use rayon::prelude::*;
 use resident::Resident;
 
@@ -66,6 +66,16 @@ pub(crate) struct HostBatch {
     annotations: Vec<u8>,
     /// Height and width.
     size: [usize; 2],
+    frame: Frame,
+}
+
+/// A batch on its way to a GPU.
+pub(crate) struct Sent {
+    stage: Stage,
+    /// The images' shape.
+    images: [usize; 4],
+    /// The annotations' shape.
+    annotations: [usize; 2],
     frame: Frame,
 }
 
@@ -300,27 +310,40 @@ impl TrainingSet {
 
 impl HostBatch {
     /// The batch on a device.
-    pub fn on(self, device: &Device) -> Batch {
-        let Self { images, annotations, size: [height, width], frame } = self;
-        let (count, rows) = (frame.cases.len(), frame.weights.len());
-        let channels = images.len() / (count * height * width);
-        let images = Tensor::from_slice(device, [count, height, width, channels], &images);
-        let size = annotations.len() / rows;
-        let annotations = match device {
-            // A quarter of the bytes cross.
-            Device::Cuda(cuda) => {
-                let shape = [rows, height, width, size / (height * width)];
-                let picks: Vec<Pick> = (0..rows).map(Pick::plain).collect();
-                ResidentImages::of_bytes(cuda, shape, &annotations)
-                    .gather(&picks, [height, width])
-                    .reshaped([rows, size])
-            }
-            _ => {
-                let values: Vec<f32> = annotations.into_iter().map(f32::from).collect();
-                Tensor::from_slice(device, [rows, size], &values)
-            }
-        };
-        frame.with(images, annotations)
+    fn on(self, device: &Device) -> Batch {
+        if let Device::Cuda(cuda) = device {
+            return self.send(Stage::new(cuda)).received().0;
+        }
+        let annotations: Vec<f32> = self.annotations.iter().copied().map(f32::from).collect();
+        let images = Tensor::from_slice(device, self.image_shape(), &self.images);
+        let annotations = Tensor::from_slice(device, self.annotation_shape(), &annotations);
+        self.frame.with(images, annotations)
+    }
+
+    /// Begins to copy it to a GPU.
+    pub fn send(self, mut stage: Stage) -> Sent {
+        // Annotations as bytes: a quarter crosses.
+        stage.send(&self.images, &self.annotations);
+        let (images, annotations) = (self.image_shape(), self.annotation_shape());
+        Sent { stage, images, annotations, frame: self.frame }
+    }
+
+    fn image_shape(&self) -> [usize; 4] {
+        let (count, [height, width]) = (self.frame.cases.len(), self.size);
+        [count, height, width, self.images.len() / (count * height * width)]
+    }
+
+    fn annotation_shape(&self) -> [usize; 2] {
+        let rows = self.frame.weights.len();
+        [rows, self.annotations.len() / rows]
+    }
+}
+
+impl Sent {
+    /// The batch, and the stage that brought it, free for another.
+    pub fn received(self) -> (Batch, Stage) {
+        let Self { stage, images, annotations, frame } = self;
+        (frame.with(stage.values(images), stage.bytes(annotations)), stage)
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
         source(
             "images.cu",
             &[PRELUDE, include_str!("kernels/images.cu")],
-            vec![plain(&["gather_images<float>", "gather_images<unsigned char>", "adjust_images"])],
+            vec![plain(&["gather_images<float>", "gather_images<unsigned char>", "adjust_images", "widen"])],
         ),
         source(
             "reduce.cu",

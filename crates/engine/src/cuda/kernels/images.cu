@@ -1,4 +1,5 @@
-// Batches of images that stay on the GPU: pixels moved, then values changed and brought to a range.
+// Batches: of images that stay on the GPU, pixels moved, then values changed and brought to a range; of bytes
+// that were copied there.
 
 typedef unsigned long long u64;
 
@@ -53,6 +54,11 @@ __global__ void gather_images(const From* images, const Pick* picks, float* out,
         }
         out[i] = value;
     }
+}
+
+__global__ void widen(const unsigned char* from, float* out, i64 count) {
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x)
+        out[i] = (float)from[i];
 }
 
 struct Intensity {
