@@ -108,15 +108,31 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Where the pixels of a flipped and turned image come from, about its centre: a signed permutation
-    /// of x and y. None where more is done to it.
-    pub fn turn(&self, size: [usize; 2]) -> Option<[[i8; 2]; 2]> {
-        let still = !self.is_resampled() && self.crop.is_none();
-        if !still || self.gain != 1.0 || self.offset != 0.0 || self.noise != 0.0 {
-            return None;
+    /// Where the pixels of a changed image come from, for those who move them themselves.
+    pub fn placement(&self, source: [usize; 2]) -> Placement {
+        match self.motion(source) {
+            None => Placement { size: source, from: [0.0; 2], matrix: [[1.0, 0.0], [0.0, 1.0]] },
+            Some(Motion { target, matrix, corner, centre, .. }) => Placement {
+                size: target,
+                from: [0, 1]
+                    .map(|axis| centre[axis] + matrix[axis][0] * corner[0] + matrix[axis][1] * corner[1]),
+                matrix,
+            },
         }
-        let moved = self.motion(size).map_or([[1.0, 0.0], [0.0, 1.0]], |motion| motion.matrix);
-        Some(moved.map(|row| row.map(|entry| entry as i8)))
+    }
+
+    /// What happens to the values, for those who change them themselves.
+    pub fn intensity(&self) -> Intensity {
+        let (seed, sample) = self.noise_stream;
+        let unit = Draw::new(seed, &["augment", "noise"], sample).unit();
+        let stream = (unit * (1u64 << 53) as f64) as u64;
+        Intensity { gain: self.gain, offset: self.offset, noise: self.noise, stream }
+    }
+
+    /// By how much areas grow.
+    pub fn area_factor(&self) -> f64 {
+        let [[a, b], [c, d]] = self.distortion;
+        self.scale * self.scale / ((1.0 + a) * (1.0 + d) - b * c)
     }
 
     /// Whether pixels come from between pixels.
@@ -154,12 +170,12 @@ impl Drawn {
                 }
             }
         };
-        self.intensity(&mut changed.image);
+        self.adjust(&mut changed.image);
         changed
     }
 
     /// Contrast about the mean, brightness and noise, in units of the image's own range.
-    fn intensity(&self, image: &mut Image) {
+    fn adjust(&self, image: &mut Image) {
         if self.gain == 1.0 && self.offset == 0.0 && self.noise == 0.0 {
             return;
         }
@@ -209,6 +225,32 @@ impl Drawn {
         let corner = [corner(0, width) - centre[0], corner(1, height) - centre[1]];
         Some(Motion { source: [width, height], target, matrix, corner, centre })
     }
+}
+
+/// Where each pixel of a changed image comes from: `[x, y] = from + matrix · [to_x, to_y]`. Flips, quarter
+/// turns and crops alone give whole numbers, exactly.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Placement {
+    /// Width and height of the result.
+    pub size: [usize; 2],
+    /// The source of its first pixel.
+    pub from: [f64; 2],
+    /// How the source moves with a pixel's column and row.
+    pub matrix: [[f64; 2]; 2],
+}
+
+/// What happens to an image's values: `value · gain + mean · (1 − gain) + range · (offset + noise · z)`, mean
+/// and range those of the image itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Intensity {
+    /// Contrast about the mean.
+    pub gain: f32,
+    /// Brightness, as a share of the range.
+    pub offset: f32,
+    /// Standard deviation of the noise, as a share of the range.
+    pub noise: f32,
+    /// Names the noise: the same for the same seed and sample number.
+    pub stream: u64,
 }
 
 /// Where each pixel of the result comes from: `centre + matrix · (pixel + corner)`.
@@ -307,6 +349,11 @@ mod tests {
         }
     }
 
+    fn source_of(placement: &Placement, [x, y]: [f64; 2]) -> [f64; 2] {
+        let Placement { from, matrix, .. } = placement;
+        [0, 1].map(|axis| from[axis] + matrix[axis][0] * x + matrix[axis][1] * y)
+    }
+
     fn agrees(case: &Case) -> bool {
         let mask = &case.annotations[0].mask;
         let (width, height) = (mask.width(), mask.height());
@@ -325,13 +372,12 @@ mod tests {
             (Drawn { quarter_turns: 3, ..still.clone() }, [2.0, 4.0, 1.0, 3.0]),
         ] {
             assert_eq!(drawn.motion([2, 2]).unwrap().image(&image).pixels(), expected, "{drawn:?}");
-            // The same from the turn alone: twice the place of a pixel about the centre is ±1.
-            let turn = drawn.turn([2, 2]).unwrap();
-            let by_turn = [[-1, -1], [1, -1], [-1, 1], [1, 1]].map(|to: [i8; 2]| {
-                let from = turn.map(|row| (row[0] * to[0] + row[1] * to[1] + 1) / 2);
-                image.pixels()[from[1] as usize * 2 + from[0] as usize]
+            let placement = drawn.placement([2, 2]);
+            let placed = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]].map(|to: [f64; 2]| {
+                let [x, y] = source_of(&placement, to);
+                image.pixels()[y as usize * 2 + x as usize]
             });
-            assert_eq!(by_turn, expected, "{turn:?}");
+            assert_eq!(placed, expected, "{placement:?}");
         }
     }
 
@@ -383,6 +429,8 @@ mod tests {
         assert_eq!((&changed.annotations, &changed.truth), (&original.annotations, &original.truth));
         assert_eq!(changed, settings.draw(1, 2).apply(&original));
         assert_ne!(changed, settings.draw(1, 3).apply(&original));
+        let [stream, again, other] = [2, 2, 3].map(|sample| settings.draw(1, sample).intensity().stream);
+        assert!(stream == again && stream != other, "{stream}, {again}, {other}");
     }
 
     #[test]
@@ -422,6 +470,26 @@ mod tests {
             prop_assert!(agrees(&changed));
             prop_assert_eq!(&changed.truth.unwrap()[0].mask, &changed.annotations[0].mask);
             prop_assert!(changed.annotations[1].mask.is_empty());
+        }
+
+        #[test]
+        fn a_placement_says_where_pixels_come_from(
+            width in 1..20usize, height in 1..20usize, crop in proptest::option::of((1..24usize, 1..24usize)),
+            rotation in 0f32..180.0, scale in 0f32..4.0, seed: u64,
+        ) {
+            let crop = crop.map(|(width, height)| [width, height]);
+            let settings =
+                Augmentation { flip_vertical: 0.5, quarter_turns: true, crop, rotation, scale, ..Default::default() };
+            let drawn = settings.draw(seed, 3);
+            let placement = drawn.placement([width, height]);
+            prop_assert_eq!(placement.size, crop.unwrap_or([width, height]));
+            if let Some(motion) = drawn.motion([width, height]) {
+                for (at, origin) in motion.origins().enumerate() {
+                    let to = [at % placement.size[0], at / placement.size[0]].map(|place| place as f64);
+                    let found = source_of(&placement, to);
+                    prop_assert!((0..2).all(|axis| (found[axis] - origin[axis]).abs() < 1e-9));
+                }
+            }
         }
 
         #[test]

@@ -40,7 +40,9 @@ pub mod tensor;
 
 pub use cpu::Isa;
 pub use cpu::resize::Corners;
-pub use cuda::{Cuda, DeviceError, KernelTime, Pick, Precision, ResidentImages, catching};
+pub use cuda::{
+    Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, Stage, catching,
+};
 pub use ops::BatchStatistics;
 pub use optim::{Adam, AdamOptions, Group, Stepped};
 pub use parameters::{Parameter, ParameterId, Parameters};

@@ -7,15 +7,18 @@
 //! bf16, and images come out of a convolution that changes nothing, so that they are stored in bf16.
 
 mod cases;
+#[path = "cuda/images.rs"]
+mod images;
 #[path = "../../../benches/against_torch/network.rs"]
 #[allow(dead_code, reason = "predictions are timed elsewhere")]
 mod network;
 mod operation;
+#[path = "cuda/stage.rs"]
+mod stage;
 
 use cases::{Call, Numbers, Sizes};
 use multivalued_engine::{
-    Adam, AdamOptions, Device, DeviceError, Parameters, Pick, Precision, ResidentImages, Stepped, Tape,
-    Tensor, Var, catching,
+    Adam, AdamOptions, Device, DeviceError, Parameters, Precision, Stepped, Tape, Tensor, Var, catching,
 };
 use network::Network;
 use operation::{Gradients, Operation};
@@ -382,37 +385,6 @@ fn values_survive_the_way_to_the_device_and_back() {
         assert_eq!((tensor.to_vec()[0], tensor.to_vec()[1]), (2.25, values[1]));
         assert_eq!(long.to_vec(), vec![2.0; 40_001]);
     }
-}
-
-#[test]
-fn batches_are_gathered_flipped_and_turned() {
-    let Some(Device::Cuda(cuda)) = gpu(Precision::F32) else { return };
-    let (size, channels) = (3, 2);
-    let bytes: Vec<u8> = (0..2 * size * size * channels).map(|i| i as u8 * 3).collect();
-    let values: Vec<f32> = bytes.iter().map(|&byte| f32::from(byte)).collect();
-    let shape = [2, size, size, channels];
-    let (floats, bytes) =
-        (ResidentImages::of_values(cuda, shape, &values), ResidentImages::of_bytes(cuda, shape, &bytes));
-    // As it is, left and right swapped, a quarter turn: x from y, y from −x.
-    let turns = [[[1, 0], [0, 1]], [[-1, 0], [0, 1]], [[0, 1], [-1, 0]]];
-    let mut picks: Vec<Pick> = turns.map(|turn| Pick { image: Some(1), turn }).to_vec();
-    picks.push(Pick { image: None, ..Pick::plain(0) });
-    let at = |x: usize, y: usize, c: usize| values[((size + y) * size + x) * channels + c];
-    let mut expected = Vec::new();
-    for pick in 0..4 {
-        for y in 0..size {
-            for x in 0..size {
-                expected.extend((0..channels).map(|c| match pick {
-                    0 => at(x, y, c),
-                    1 => at(size - 1 - x, y, c),
-                    2 => at(y, size - 1 - x, c),
-                    _ => 0.0,
-                }));
-            }
-        }
-    }
-    assert_eq!(floats.gather(&picks).to_vec(), expected);
-    assert_eq!(bytes.gather(&picks).to_vec(), expected);
 }
 
 #[test]

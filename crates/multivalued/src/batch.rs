@@ -1,45 +1,47 @@
 //! The crossing from cases to tensors: which cases a step takes, which of their annotations, and how
 //! they lie in memory.
 
+#[cfg(test)]
+mod cuda;
+mod resident;
+
 use crate::recipe::Recipe;
 use crate::{Error, Result};
+use multivalued_data::augment::{Augmentation, Drawn};
 use multivalued_data::draw::Draw;
 use multivalued_data::metric::overlap::iou;
-use multivalued_data::{Case, Image, Mask};
-use multivalued_engine::{Device, Pick, ResidentImages, Tensor};
+use multivalued_data::{Annotation, Case, Image, Mask};
+use multivalued_engine::{Device, Stage, Tensor};
 use rayon::prelude::*;
+use resident::Resident;
 
 /// A case as training sees it: the image's channels interleaved, equal annotations gathered.
 struct Prepared {
     width: usize,
     height: usize,
     image: Vec<f32>,
-    /// Distinct annotations with their weights, which sum to one.
-    annotations: Vec<(Mask, f32)>,
+    annotations: Annotations,
 }
+
+/// Distinct annotations with their weights, which sum to one.
+type Annotations = Vec<(Mask, f32)>;
 
 /// Training cases, ready to be put into batches.
 pub(crate) struct TrainingSet {
     count: usize,
-    /// What augmentation starts from; empty without.
-    cases: Vec<Case>,
-    /// Without augmentation cases are prepared once.
-    prepared: Option<Vec<Prepared>>,
-    resident: Option<Resident>,
+    held: Held,
     recipe: Recipe,
 }
 
-/// All cases on a GPU, where batches are gathered, flipped and turned.
-struct Resident {
-    images: ResidentImages,
-    /// The distinct annotations of all cases, one after the other.
-    annotations: ResidentImages,
-    /// Which of them is a case's first.
-    first: Vec<usize>,
+/// Where a training set's cases are.
+enum Held {
+    /// In this machine's memory, to be augmented anew for every batch.
+    Cases(Vec<Case>),
+    /// In this machine's memory, prepared once since nothing is augmented.
+    Prepared(Vec<Prepared>),
+    /// On a GPU, which makes batches of them.
+    Resident(Box<Resident>),
 }
-
-/// The share of a GPU's free memory that training cases may take.
-const RESIDENT_SHARE: usize = 4;
 
 /// What one step takes.
 pub(crate) struct Batch {
@@ -64,6 +66,16 @@ pub(crate) struct HostBatch {
     annotations: Vec<u8>,
     /// Height and width.
     size: [usize; 2],
+    frame: Frame,
+}
+
+/// A batch on its way to a GPU.
+pub(crate) struct Sent {
+    stage: Stage,
+    /// The images' shape.
+    images: [usize; 4],
+    /// The annotations' shape.
+    annotations: [usize; 2],
     frame: Frame,
 }
 
@@ -150,59 +162,25 @@ impl TrainingSet {
                 );
             }
         }
-        let mut set =
-            Self { count: cases.len(), cases, prepared: None, resident: None, recipe: recipe.clone() };
-        let still = recipe.augment == multivalued_data::augment::Augmentation::default();
-        let moves = recipe.augment.only_turns() && matches!(device, Device::Cuda(_));
-        if still || moves {
-            set.prepared =
-                Some(set.cases.par_iter().map(|case| set.prepare(case.clone())).collect::<Result<_>>()?);
-            set.resident = set.made_resident(device);
-        }
-        if !still && set.resident.is_none() {
-            set.prepared = None;
-        }
-        if set.prepared.is_some() {
-            set.cases = Vec::new();
-        }
-        Ok(set)
-    }
-
-    /// Copies all cases to a GPU, where there is one and they fit.
-    fn made_resident(&self, device: &Device) -> Option<Resident> {
-        let Device::Cuda(cuda) = device else { return None };
-        let prepared = self.prepared.as_ref()?;
-        let (width, height) = (prepared[0].width, prepared[0].height);
-        let (channels, outputs) = (self.recipe.model.input_channels, self.recipe.model.output_channels());
-        let count: usize = prepared.iter().map(|case| case.annotations.len()).sum();
-        let bytes = width * height * (prepared.len() * channels * 4 + count * outputs);
-        if bytes > cuda.free_bytes() / RESIDENT_SHARE {
-            return None;
-        }
-        let images: Vec<f32> = prepared.iter().flat_map(|case| case.image.iter().copied()).collect();
-        let size = width * height * outputs;
-        let mut annotations = vec![0u8; count * size];
-        let mut first = Vec::with_capacity(prepared.len());
-        let mut rows = annotations.chunks_exact_mut(size);
-        let mut row = 0;
-        for case in prepared {
-            first.push(row);
-            row += case.annotations.len();
-            for ((mask, _), target) in case.annotations.iter().zip(rows.by_ref()) {
-                write_targets(mask, outputs, target);
+        let mut set = Self { count: cases.len(), held: Held::Cases(Vec::new()), recipe: recipe.clone() };
+        let alike = cases.iter().all(|case| size(case) == size(first));
+        let resident = match device {
+            Device::Cuda(cuda) if alike => Resident::new(&set, &cases, cuda)?,
+            _ => None,
+        };
+        set.held = match resident {
+            Some(resident) => Held::Resident(Box::new(resident)),
+            None if recipe.augment == Augmentation::default() => {
+                Held::Prepared(cases.into_par_iter().map(|case| set.prepare(case)).collect::<Result<_>>()?)
             }
-        }
-        let shape = |images, channels| [images, height, width, channels];
-        Some(Resident {
-            images: ResidentImages::of_values(cuda, shape(prepared.len(), channels), &images),
-            annotations: ResidentImages::of_bytes(cuda, shape(count, outputs), &annotations),
-            first,
-        })
+            None => Held::Cases(cases),
+        };
+        Ok(set)
     }
 
     /// Whether batches take time on this machine's processor.
     pub fn is_resident(&self) -> bool {
-        self.resident.is_some()
+        matches!(self.held, Held::Resident(_))
     }
 
     pub fn len(&self) -> usize {
@@ -212,9 +190,16 @@ impl TrainingSet {
     /// Normalises the image and gathers annotations that are the same output.
     fn prepare(&self, mut case: Case) -> Result<Prepared> {
         self.recipe.data.normalise.apply(&mut case.image);
+        let (width, height) = (case.image.width(), case.image.height());
+        let annotations = self.distinct(case.annotations)?;
+        Ok(Prepared { width, height, image: interleaved(&case.image), annotations })
+    }
+
+    /// Gathers annotations that are the same output.
+    fn distinct(&self, all: Vec<Annotation>) -> Result<Annotations> {
         let same = f64::from(self.recipe.assignment.same_iou);
-        let mut annotations: Vec<(Mask, f32)> = Vec::new();
-        for annotation in case.annotations.into_iter().filter(|annotation| annotation.weight > 0.0) {
+        let mut annotations = Annotations::new();
+        for annotation in all.into_iter().filter(|annotation| annotation.weight > 0.0) {
             let mut place = None;
             for (i, (mask, _)) in annotations.iter().enumerate() {
                 if iou(mask, &annotation.mask)? >= same {
@@ -229,8 +214,7 @@ impl TrainingSet {
         }
         let total: f32 = annotations.iter().map(|(_, weight)| weight).sum();
         annotations.iter_mut().for_each(|(_, weight)| *weight /= total);
-        let (width, height) = (case.image.width(), case.image.height());
-        Ok(Prepared { width, height, image: interleaved(&case.image), annotations })
+        Ok(annotations)
     }
 
     /// Steps in one pass over the cases; a last, smaller batch is left out where there are others.
@@ -252,63 +236,36 @@ impl TrainingSet {
 
     /// The batch of a step, which depends on the recipe and the step's number alone.
     pub fn batch(&self, step: u64, device: &Device) -> Result<Batch> {
-        match (&self.resident, &self.prepared) {
-            (Some(resident), Some(prepared)) => Ok(self.gathered(resident, prepared, step)),
+        match &self.held {
+            Held::Resident(resident) => Ok(resident.batch(self, step)),
             _ => Ok(self.host_batch(step)?.on(device)),
         }
     }
 
-    /// The batch of a step, from cases that are on the GPU.
-    fn gathered(&self, resident: &Resident, prepared: &[Prepared], step: u64) -> Batch {
-        let order = self.order(step);
-        let chosen: Vec<&Prepared> = order.iter().map(|&i| &prepared[i]).collect();
-        let (frame, drawn) = self.frame(step, &chosen, order);
-        let size = [chosen[0].width, chosen[0].height];
-        let images: Vec<Pick> = (frame.cases.iter().enumerate())
-            .map(|(place, &case)| {
-                let drawn = self.recipe.augment.draw(self.recipe.train.seed, self.sample(step, place));
-                let turn = drawn.turn(size).expect("cases are resident where they are only turned");
-                Pick { image: Some(case), turn }
-            })
-            .collect();
-        let annotations: Vec<Pick> = (images.iter().zip(&drawn))
-            .flat_map(|(&pick, drawn)| {
-                let first = resident.first[pick.image.expect("every image is there")];
-                (0..frame.per_image)
-                    .map(move |k| Pick { image: drawn.get(k).map(|(i, _)| first + i), ..pick })
-            })
-            .collect();
-        let rows = annotations.len();
-        let annotations = resident.annotations.gather(&annotations);
-        let values = annotations.shape().volume() / rows;
-        frame.with(resident.images.gather(&images), annotations.reshaped([rows, values]))
+    /// How the image at a place of a step's batch is changed.
+    fn drawn(&self, step: u64, place: usize) -> Drawn {
+        let sample = step * self.recipe.train.batch as u64 + place as u64;
+        self.recipe.augment.draw(self.recipe.train.seed, sample)
     }
 
-    /// The number that a place in a step's batch has among all samples.
-    fn sample(&self, step: u64, place: usize) -> u64 {
-        step * self.recipe.train.batch as u64 + place as u64
-    }
-
-    /// The batch of a step in this machine's memory.
+    /// The batch of a step in this machine's memory. Panics where the cases are on a GPU.
     pub fn host_batch(&self, step: u64) -> Result<HostBatch> {
         let order = self.order(step);
         let augmented: Vec<Prepared>;
-        let chosen: Vec<&Prepared> = match &self.prepared {
-            Some(prepared) => order.iter().map(|&i| &prepared[i]).collect(),
-            None => {
-                let seed = self.recipe.train.seed;
+        let chosen: Vec<&Prepared> = match &self.held {
+            Held::Prepared(prepared) => order.iter().map(|&i| &prepared[i]).collect(),
+            Held::Cases(cases) => {
                 augmented = order
                     .par_iter()
                     .enumerate()
-                    .map(|(place, &i)| {
-                        let drawn = self.recipe.augment.draw(seed, self.sample(step, place));
-                        self.prepare(drawn.apply(&self.cases[i]))
-                    })
+                    .map(|(place, &i)| self.prepare(self.drawn(step, place).apply(&cases[i])))
                     .collect::<Result<_>>()?;
                 augmented.iter().collect()
             }
+            Held::Resident(_) => panic!("cases on a GPU are put into batches there"),
         };
-        let (frame, drawn) = self.frame(step, &chosen, order);
+        let annotations: Vec<&Annotations> = chosen.iter().map(|case| &case.annotations).collect();
+        let (frame, drawn) = self.frame(step, &annotations, order);
         let (width, height) = (chosen[0].width, chosen[0].height);
         let output_channels = self.recipe.model.output_channels();
         let size = width * height * output_channels;
@@ -325,18 +282,23 @@ impl TrainingSet {
     }
 
     /// Which annotations a step draws of each image, and what follows for the batch.
-    fn frame(&self, step: u64, chosen: &[&Prepared], cases: Vec<usize>) -> (Frame, Vec<Vec<(usize, f32)>>) {
+    fn frame(
+        &self,
+        step: u64,
+        chosen: &[&Annotations],
+        cases: Vec<usize>,
+    ) -> (Frame, Vec<Vec<(usize, f32)>>) {
         let mut draw = Draw::new(self.recipe.train.seed, &["annotations"], step);
         let drawn: Vec<Vec<(usize, f32)>> = chosen
             .iter()
-            .map(|case| draw_annotations(case, self.recipe.train.annotations, &mut draw))
+            .map(|all| draw_annotations(all, self.recipe.train.annotations, &mut draw))
             .collect();
         let per_image = drawn.iter().map(Vec::len).max().unwrap_or(1);
         let mut weights = vec![0.0; chosen.len() * per_image];
         let mut areas = vec![0.0; chosen.len()];
-        for (b, (case, drawn)) in chosen.iter().zip(&drawn).enumerate() {
+        for (b, (all, drawn)) in chosen.iter().zip(&drawn).enumerate() {
             for (k, &(annotation, weight)) in drawn.iter().enumerate() {
-                let mask = &case.annotations[annotation].0;
+                let mask = &all[annotation].0;
                 weights[b * per_image + k] = weight;
                 let area: usize = (0..mask.classes()).map(|class| mask.area(class)).sum();
                 areas[b] += weight * area as f32;
@@ -348,25 +310,40 @@ impl TrainingSet {
 
 impl HostBatch {
     /// The batch on a device.
-    pub fn on(self, device: &Device) -> Batch {
-        let Self { images, annotations, size: [height, width], frame } = self;
-        let (count, rows) = (frame.cases.len(), frame.weights.len());
-        let channels = images.len() / (count * height * width);
-        let images = Tensor::from_slice(device, [count, height, width, channels], &images);
-        let size = annotations.len() / rows;
-        let annotations = match device {
-            // A quarter of the bytes cross.
-            Device::Cuda(cuda) => {
-                let shape = [rows, height, width, size / (height * width)];
-                let picks: Vec<Pick> = (0..rows).map(Pick::plain).collect();
-                ResidentImages::of_bytes(cuda, shape, &annotations).gather(&picks).reshaped([rows, size])
-            }
-            _ => {
-                let values: Vec<f32> = annotations.into_iter().map(f32::from).collect();
-                Tensor::from_slice(device, [rows, size], &values)
-            }
-        };
-        frame.with(images, annotations)
+    fn on(self, device: &Device) -> Batch {
+        if let Device::Cuda(cuda) = device {
+            return self.send(Stage::new(cuda)).received().0;
+        }
+        let annotations: Vec<f32> = self.annotations.iter().copied().map(f32::from).collect();
+        let images = Tensor::from_slice(device, self.image_shape(), &self.images);
+        let annotations = Tensor::from_slice(device, self.annotation_shape(), &annotations);
+        self.frame.with(images, annotations)
+    }
+
+    /// Begins to copy it to a GPU.
+    pub fn send(self, mut stage: Stage) -> Sent {
+        // Annotations as bytes: a quarter crosses.
+        stage.send(&self.images, &self.annotations);
+        let (images, annotations) = (self.image_shape(), self.annotation_shape());
+        Sent { stage, images, annotations, frame: self.frame }
+    }
+
+    fn image_shape(&self) -> [usize; 4] {
+        let (count, [height, width]) = (self.frame.cases.len(), self.size);
+        [count, height, width, self.images.len() / (count * height * width)]
+    }
+
+    fn annotation_shape(&self) -> [usize; 2] {
+        let rows = self.frame.weights.len();
+        [rows, self.annotations.len() / rows]
+    }
+}
+
+impl Sent {
+    /// The batch, and the stage that brought it, free for another.
+    pub fn received(self) -> (Batch, Stage) {
+        let Self { stage, images, annotations, frame } = self;
+        (frame.with(stage.values(images), stage.bytes(annotations)), stage)
     }
 }
 
@@ -378,16 +355,15 @@ impl Frame {
 }
 
 /// All annotations with their weights, or `count` draws by weight.
-fn draw_annotations(case: &Prepared, count: usize, draw: &mut Draw) -> Vec<(usize, f32)> {
+fn draw_annotations(all: &Annotations, count: usize, draw: &mut Draw) -> Vec<(usize, f32)> {
     if count == 0 {
-        return case.annotations.iter().enumerate().map(|(i, (_, weight))| (i, *weight)).collect();
+        return all.iter().enumerate().map(|(i, (_, weight))| (i, *weight)).collect();
     }
     let mut drawn: Vec<(usize, f32)> = Vec::new();
     for _ in 0..count {
         let mut rest = draw.unit() as f32;
-        let last = case.annotations.len() - 1;
-        let index = case
-            .annotations
+        let last = all.len() - 1;
+        let index = all
             .iter()
             .position(|(_, weight)| {
                 rest -= weight;

@@ -1,10 +1,12 @@
 //! Training on a GPU follows training on the CPU, whichever way batches get there: kept on the GPU, as
-//! they are or turned, or prepared ahead by the processor; in both assignment spaces. Skips where there is
+//! they are, turned or changed, or prepared ahead by the processor; in both assignment spaces. Skips where there is
 //! no GPU.
 
 use multivalued::predict::predict_cases;
 use multivalued::train::Trainer;
 use multivalued::{Recipe, Splits};
+use multivalued_data::Case;
+use multivalued_data::augment::Augmentation;
 use multivalued_engine::{Device, Precision};
 
 const STEPS: usize = 5;
@@ -28,8 +30,9 @@ fn recipe(changes: &[&str]) -> Recipe {
 }
 
 /// The losses of some steps, and how many outputs the first validation case has then.
-fn trained(recipe: &Recipe, device: &Device) -> (Vec<f32>, usize) {
-    let Splits { train, validation, .. } = Splits::load(&recipe.data).unwrap();
+fn trained(recipe: &Recipe, change: fn(&mut Vec<Case>), device: &Device) -> (Vec<f32>, usize) {
+    let Splits { mut train, validation, .. } = Splits::load(&recipe.data).unwrap();
+    change(&mut train);
     let mut trainer = Trainer::new(recipe, train, Vec::new(), device).unwrap();
     let losses = (0..STEPS).map(|_| trainer.step().unwrap().terms.total).collect();
     let predictions = trainer.with_averaged_weights(|model| predict_cases(model, recipe, &validation));
@@ -37,12 +40,17 @@ fn trained(recipe: &Recipe, device: &Device) -> (Vec<f32>, usize) {
 }
 
 fn follows_the_cpu(changes: &[&str]) {
+    follows_the_cpu_with(changes, |_| ());
+}
+
+fn follows_the_cpu_with(changes: &[&str], change: fn(&mut Vec<Case>)) {
     let recipe = recipe(changes);
     let gpu = match Device::cuda(0, Precision::F32) {
         Ok(gpu) => gpu,
         Err(error) => return println!("skipped: {error}"),
     };
-    let ((expected, _), (found, outputs)) = (trained(&recipe, &Device::cpu()), trained(&recipe, &gpu));
+    let ((expected, _), (found, outputs)) =
+        (trained(&recipe, change, &Device::cpu()), trained(&recipe, change, &gpu));
     println!("{changes:?}: {expected:?} on the CPU, {found:?} on the GPU");
     for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
         // Rounding grows from step to step: Adam divides small gradients by themselves.
@@ -50,7 +58,7 @@ fn follows_the_cpu(changes: &[&str]) {
         assert!((found - expected).abs() <= allowed * expected.abs(), "step {step}: {found}, not {expected}");
     }
     assert!(outputs > 0, "a prediction has outputs");
-    assert_eq!(trained(&recipe, &gpu).0, found, "the same again to the bit");
+    assert_eq!(trained(&recipe, change, &gpu).0, found, "the same again to the bit");
 }
 
 #[test]
@@ -68,8 +76,22 @@ fn with_cases_flipped_and_turned_there() {
 }
 
 #[test]
+fn with_cases_changed_there() {
+    follows_the_cpu(&[
+        "augment.gain=0.2",
+        "augment.offset=0.1",
+        "data.normalise={ range = { low = 0, high = 1 } }",
+    ]);
+}
+
+#[test]
 fn with_batches_prepared_ahead() {
-    follows_the_cpu(&["augment.gain=0.2", "augment.noise=0.01"]);
+    // Images of different sizes do not stay on a GPU.
+    let enlarged = |cases: &mut Vec<Case>| {
+        let crop = Augmentation { crop: Some([35, 34]), ..Augmentation::default() };
+        cases[0] = crop.draw(0, 0).apply(&cases[0]);
+    };
+    follows_the_cpu_with(&["augment.crop=[32, 32]", "augment.gain=0.2", "augment.noise=0.01"], enlarged);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 use super::error::DeviceError;
 use super::launch::{Arg, Grid, KernelTime, Precision};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
 
 /// An NVIDIA GPU, of which this platform has none.
 #[derive(Debug, Clone)]
@@ -78,6 +80,31 @@ impl Cuda {
 
     /// Runs `work` with every kernel timed; the slowest kernels come first.
     pub fn timing(&self, _: impl FnOnce()) -> Vec<KernelTime> {
+        match self.0 {}
+    }
+}
+
+/// Copies to a GPU beside its computing, of which this platform has none.
+pub struct Stage(Nothing);
+
+impl Stage {
+    /// An empty one.
+    pub fn new(cuda: &Cuda) -> Self {
+        match cuda.0 {}
+    }
+
+    /// Begins to copy.
+    pub fn send(&mut self, _: &[f32], _: &[u8]) {
+        match self.0 {}
+    }
+
+    /// The values that were sent.
+    pub fn values(&self, _: impl Into<Shape>) -> Tensor {
+        match self.0 {}
+    }
+
+    /// The bytes that were sent.
+    pub fn bytes(&self, _: impl Into<Shape>) -> Tensor {
         match self.0 {}
     }
 }

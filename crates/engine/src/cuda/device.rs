@@ -96,6 +96,11 @@ impl Cuda {
         self.0.shared_bytes
     }
 
+    /// The queue of all work but a [`Stage`](super::Stage)'s copies.
+    pub(super) fn stream(&self) -> sys::CUstream {
+        self.0.stream
+    }
+
     fn pool(&self) -> MutexGuard<'_, Pool> {
         self.0.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,13 +113,22 @@ impl Cuda {
         self.pool().peak_bytes
     }
 
-    fn make_current(&self) {
+    pub(super) fn make_current(&self) {
+        must(self.enter(), "choosing the GPU");
+    }
+
+    /// As [`make_current`](Self::make_current), for those who can do nothing about a failure.
+    pub(super) fn enter(&self) -> CUresult {
         let context = self.0.context as usize;
-        if CURRENT.get() != context {
-            // SAFETY: a context that lives as long as this device.
-            must(unsafe { sys::cuCtxSetCurrent(self.0.context) }, "choosing the GPU");
+        if CURRENT.get() == context {
+            return CUresult::CUDA_SUCCESS;
+        }
+        // SAFETY: a context that lives as long as this device.
+        let result = unsafe { sys::cuCtxSetCurrent(self.0.context) };
+        if result == CUresult::CUDA_SUCCESS {
             CURRENT.set(context);
         }
+        result
     }
 
     /// Memory for at least so many bytes: a free buffer, or new memory, for which all free buffers are given up

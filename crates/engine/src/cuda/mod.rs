@@ -20,6 +20,7 @@
 //! | `timer` | time by kernel |
 //! | `ops` | the operations, with their gradients |
 //! | `resident` | images that stay on the GPU, and batches of them |
+//! | `stage` | copies that run beside the computing |
 #![allow(unsafe_code)]
 #![cfg_attr(not(any(unix, windows)), allow(dead_code, reason = "no device can be opened there"))]
 
@@ -39,12 +40,18 @@ mod pool;
 mod program;
 mod resident;
 #[cfg(any(unix, windows))]
+mod stage;
+#[cfg(any(unix, windows))]
 mod timer;
 
 pub use device::Cuda;
+#[cfg(not(any(unix, windows)))]
+pub use device::Stage;
 pub(crate) use error::fail;
 pub use error::{DeviceError, catching};
 pub(crate) use launch::{Arg, Grid};
 pub use launch::{KernelTime, Precision};
 pub(crate) use memory::{Buffer, Element};
-pub use resident::{Pick, ResidentImages};
+pub use resident::{Intensity, Pick, Rescale, ResidentImages};
+#[cfg(any(unix, windows))]
+pub use stage::Stage;

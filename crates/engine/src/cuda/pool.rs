@@ -1,4 +1,4 @@
-//! Free device memory by size, handed from one step to the next, and pinned memory for downloads.
+//! Free device memory by size, handed from one step to the next, and pinned memory for copies.
 
 use cudarc::driver::sys::{self, CUresult};
 use std::collections::HashMap;
@@ -47,8 +47,8 @@ impl Pool {
     }
 }
 
-/// Memory of this machine at a fixed place, which the GPU writes to at full speed; none where the
-/// system refuses it.
+/// Memory of this machine at a fixed place, which the GPU reads and writes at full speed; none
+/// where the system refuses it.
 #[derive(Default)]
 pub(super) struct Pinned {
     pub memory: Option<*mut u8>,

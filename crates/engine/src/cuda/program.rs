@@ -72,7 +72,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
             vec![
                 typed(&["binary", "unary", "unary_backward", "fill", "spread_rows"]),
                 typed(&["gather_rows", "gather_rows_backward", "sum_repeats"]),
-                plain(&["transpose", "gather_images<float>", "gather_images<unsigned char>"]),
+                plain(&["transpose"]),
                 casts,
             ],
         ),
@@ -80,6 +80,11 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
             "elementwise.cu",
             &[PRELUDE, elementwise],
             vec![vectors(&["copy_channels", "sample_bias", "spread_pixels", "resize", "resize_backward"])],
+        ),
+        source(
+            "images.cu",
+            &[PRELUDE, include_str!("kernels/images.cu")],
+            vec![plain(&["gather_images<float>", "gather_images<unsigned char>", "adjust_images", "widen"])],
         ),
         source(
             "reduce.cu",

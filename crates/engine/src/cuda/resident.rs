@@ -1,11 +1,11 @@
 //! Images that stay on a GPU: a training set is copied there once, and each batch is gathered from it,
-//! flipped and turned on the way, without a pixel crossing from the host.
+//! moved and changed on the way, without a pixel crossing from the host.
 
 use super::ops::{arg, empty};
 use super::{Arg, Buffer, Cuda, Element, Grid};
 use crate::tensor::Tensor;
 
-/// Images of one size on a GPU, as f32 or as bytes.
+/// Images of one size on a GPU: values as f32, or annotations as bytes.
 pub struct ResidentImages {
     buffer: Buffer,
     /// Images, height, width, channels.
@@ -14,30 +14,64 @@ pub struct ResidentImages {
     element: &'static str,
 }
 
-/// An image of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An image of a batch, and where its pixels come from: `[x, y] = from + matrix · [to_x, to_y]`, mirrored
+/// beyond the border.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pick {
     /// Which image; none for one of zeros.
     pub image: Option<usize>,
-    /// Where its pixels come from, about the centre: `[x, y] = turn · [to_x, to_y]`, a signed
-    /// permutation; only square images can swap their axes.
-    pub turn: [[i8; 2]; 2],
+    /// The source of the first pixel, x and y.
+    pub from: [f64; 2],
+    /// How the source moves with a pixel's column and row.
+    pub matrix: [[f64; 2]; 2],
 }
 
 impl Pick {
     /// An image as it is.
     pub fn plain(image: usize) -> Self {
-        Self { image: Some(image), turn: [[1, 0], [0, 1]] }
+        Self { image: Some(image), from: [0.0; 2], matrix: [[1.0, 0.0], [0.0, 1.0]] }
     }
 }
 
+/// What happens to an image's values: `value · gain + mean · (1 − gain) + range · (offset + noise · z)`, mean
+/// and range those of the gathered image over all channels, z normal draws.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Intensity {
+    /// Contrast about the mean.
+    pub gain: f32,
+    /// Brightness, as a share of the range.
+    pub offset: f32,
+    /// Standard deviation of the noise, as a share of the range.
+    pub noise: f32,
+    /// Names the noise: the same stream gives the same draws.
+    pub stream: u64,
+}
+
+/// The range that values are brought to at last, each channel of an image by itself; what does not vary
+/// becomes 0.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rescale {
+    /// The smallest value becomes 0, the largest 1.
+    MinMax,
+    /// `low` becomes 0 and `high` 1, values beyond are cut off.
+    Range {
+        /// What becomes 0.
+        low: f32,
+        /// What becomes 1.
+        high: f32,
+    },
+    /// Mean 0 and variance 1.
+    ZScore,
+}
+
 impl ResidentImages {
-    /// Images of f32 values, channels last. Panics unless they fill the shape.
+    /// Images of f32 values, channels last, to be sampled bilinearly. Panics unless they fill the shape.
     pub fn of_values(cuda: &Cuda, shape: [usize; 4], values: &[f32]) -> Self {
         Self::new(cuda, shape, bytemuck::cast_slice(values), 4, "float")
     }
 
-    /// Images of whole numbers from 0 to 255, which become f32 when they are gathered.
+    /// Images of whole numbers from 0 to 255, to be sampled by the nearest pixel; they become f32 when they
+    /// are gathered.
     pub fn of_bytes(cuda: &Cuda, shape: [usize; 4], values: &[u8]) -> Self {
         Self::new(cuda, shape, values, 1, "unsigned char")
     }
@@ -50,27 +84,64 @@ impl ResidentImages {
         Self { buffer, shape, element }
     }
 
-    /// A batch: [picks, height, width, channels]. Panics for an image that is not there.
-    pub fn gather(&self, picks: &[Pick]) -> Tensor {
+    /// A batch of images of `[height, width]`: [picks, height, width, channels]. Flips, quarter turns and
+    /// whole shifts change no value. Panics for an image that is not there.
+    pub fn gather(&self, picks: &[Pick], [to_height, to_width]: [usize; 2]) -> Tensor {
         let [images, height, width, channels] = self.shape;
         let cuda = self.buffer.cuda();
-        let table: Vec<[i32; 5]> = picks
+        let table: Vec<[f64; 7]> = picks
             .iter()
-            .map(|&Pick { image, turn: [[a, b], [c, d]] }| {
+            .map(|&Pick { image, from: [x, y], matrix: [[a, b], [c, d]] }| {
                 assert!(image.is_none_or(|image| image < images), "image {image:?} of {images}");
-                assert!((a != 0 && d != 0) || height == width, "{height}x{width} images cannot be turned");
-                let [a, b, c, d] = [a, b, c, d].map(i32::from);
-                [image.map_or(-1, |image| image as i32), a, b, c, d]
+                [image.map_or(-1.0, |image| image as f64), x, y, a, b, c, d]
             })
             .collect();
-        let held = Buffer::new(cuda, table.len() * 5, Element::F32);
-        cuda.upload(bytemuck::cast_slice(&table), held.pointer());
-        let out = empty(cuda, [picks.len(), height, width, channels], Element::F32);
-        let count = picks.len() * height * width * channels;
-        let mut args = vec![self.buffer.arg(), held.arg(), arg(&out)];
-        args.extend([height, width, channels].map(Arg::size));
+        let table = uploaded(cuda, bytemuck::cast_slice(&table));
+        let out = empty(cuda, [picks.len(), to_height, to_width, channels], Element::F32);
+        let count = out.shape().volume();
+        let mut args = vec![self.buffer.arg(), table.arg(), arg(&out)];
+        args.extend([height, width, channels, to_height, to_width].map(Arg::size));
         args.push(Arg::count(count));
         cuda.launch(&format!("gather_images<{}>", self.element), Grid::over(count), &args);
         out
     }
+
+    /// As [`gather`](Self::gather), the values then changed, each image by its own intensity, and brought to
+    /// a range. Panics unless there are as many intensities as picks.
+    pub fn gather_adjusted(
+        &self,
+        picks: &[Pick],
+        size: [usize; 2],
+        intensities: &[Intensity],
+        rescale: Rescale,
+    ) -> Tensor {
+        assert_eq!(picks.len(), intensities.len(), "an intensity for every image");
+        let out = self.gather(picks, size);
+        let table: Vec<[u32; 6]> = intensities
+            .iter()
+            .map(|&Intensity { gain, offset, noise, stream }| {
+                let [gain, offset, noise] = [gain, offset, noise].map(f32::to_bits);
+                [gain, offset, noise, 0, stream as u32, (stream >> 32) as u32]
+            })
+            .collect();
+        let cuda = self.buffer.cuda();
+        let table = uploaded(cuda, bytemuck::cast_slice(&table));
+        let (kind, low, high) = match rescale {
+            Rescale::MinMax => (0, 0.0, 1.0),
+            Rescale::Range { low, high } => (1, low, high),
+            Rescale::ZScore => (2, 0.0, 1.0),
+        };
+        let mut args = vec![arg(&out), table.arg(), Arg::count(size[0] * size[1])];
+        args.extend([Arg::size(self.shape[3]), Arg::Int(kind), Arg::Float(low), Arg::Float(high)]);
+        let grid = Grid { threads: [1024, 1], ..Grid::blocks(picks.len(), 1, 1) };
+        cuda.launch("adjust_images", grid, &args);
+        out
+    }
+}
+
+/// A kernel's table.
+fn uploaded(cuda: &Cuda, bytes: &[u8]) -> Buffer {
+    let buffer = Buffer::new(cuda, bytes.len().div_ceil(4), Element::F32);
+    cuda.upload(bytes, buffer.pointer());
+    buffer
 }

@@ -1,8 +1,9 @@
-//! Prepares the next batch on this machine's processor while a GPU computes the present one.
+//! Prepares the next batch on this machine's processor, and copies it to a GPU, while the GPU computes with
+//! the present one.
 
 use crate::Result;
-use crate::batch::{Batch, HostBatch, TrainingSet};
-use multivalued_engine::Device;
+use crate::batch::{Batch, Sent, TrainingSet};
+use multivalued_engine::{Device, Stage};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,13 +11,15 @@ use std::thread::JoinHandle;
 /// The batches of a training set, one after the other.
 pub(super) struct Batches {
     set: Arc<TrainingSet>,
-    /// The step whose batch is being prepared.
-    ahead: Option<(u64, JoinHandle<Result<HostBatch>>)>,
+    /// The step whose batch is being prepared and sent.
+    ahead: Option<(u64, JoinHandle<Result<Sent>>)>,
+    /// The stage that brought the present batch; the other one is ahead.
+    free: Option<Stage>,
 }
 
 impl Batches {
     pub fn new(set: TrainingSet) -> Self {
-        Self { set: Arc::new(set), ahead: None }
+        Self { set: Arc::new(set), ahead: None, free: None }
     }
 
     pub fn set(&self) -> &TrainingSet {
@@ -25,17 +28,30 @@ impl Batches {
 
     /// The batch of a step. Only where the processor has nothing else to do is the next one begun.
     pub fn take(&mut self, step: u64, device: &Device) -> Result<Batch> {
-        if self.set.is_resident() || matches!(device, Device::Cpu(_)) {
-            return self.set.batch(step, device);
-        }
-        let batch = match self.ahead.take() {
+        let cuda = match device {
+            Device::Cuda(cuda) if !self.set.is_resident() => cuda,
+            _ => return self.set.batch(step, device),
+        };
+        let sent = match self.ahead.take() {
             Some((prepared, job)) if prepared == step => {
                 job.join().unwrap_or_else(|panic| resume_unwind(panic))?
             }
-            _ => self.set.host_batch(step)?,
+            _ => self.set.host_batch(step)?.send(Stage::new(cuda)),
         };
+        let other = self.free.take().unwrap_or_else(|| Stage::new(cuda));
         let (set, next) = (self.set.clone(), step + 1);
-        self.ahead = Some((next, std::thread::spawn(move || set.host_batch(next))));
-        Ok(batch.on(device))
+        self.ahead = Some((next, std::thread::spawn(move || Ok(set.host_batch(next)?.send(other)))));
+        let (batch, stage) = sent.received();
+        self.free = Some(stage);
+        Ok(batch)
+    }
+}
+
+impl Drop for Batches {
+    fn drop(&mut self) {
+        // The program must not end in the middle of a copy. What the thread failed of no longer matters.
+        if let Some((_, job)) = self.ahead.take() {
+            _ = job.join();
+        }
     }
 }

@@ -284,24 +284,3 @@ __global__ void resize_backward(const T* dy, T* dx, int batch, int h, int w, int
         store<V>(dx + unit * V, sum);
     }
 }
-
-struct Pick {
-    int image, turn[4];
-};
-
-// Images flipped and turned about their centre, twice the coordinates being whole numbers.
-template <class From>
-__global__ void gather_images(const From* images, const Pick* picks, float* out, int height, int width, int channels,
-                              i64 count) {
-    i64 size = (i64)height * width * channels;
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) {
-        Pick pick = picks[i / size];
-        int channel = (int)(i % channels), x = (int)(i / channels % width), y = (int)(i % size / channels / width);
-        int dx = 2 * x - (width - 1), dy = 2 * y - (height - 1);
-        int from_x = (pick.turn[0] * dx + pick.turn[1] * dy + width - 1) / 2;
-        int from_y = (pick.turn[2] * dx + pick.turn[3] * dy + height - 1) / 2;
-        float value = 0.0f;
-        if (pick.image >= 0) value = (float)images[pick.image * size + ((i64)from_y * width + from_x) * channels + channel];
-        out[i] = value;
-    }
-}

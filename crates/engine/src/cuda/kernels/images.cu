@@ -1,0 +1,155 @@
+// Batches: of images that stay on the GPU, pixels moved, then values changed and brought to a range; of bytes
+// that were copied there.
+
+typedef unsigned long long u64;
+
+// `[x, y] = from + matrix · [to_x, to_y]` of image number `image`, which a double holds exactly; below 0 for
+// zeros. Doubles, so that a pixel comes from where it does on the processor.
+struct Pick {
+    double image, from[2], matrix[4];
+};
+
+// An index beyond the border, mirrored back: …1 0 | 0 1 … n-1 | n-1 …
+__device__ __forceinline__ int mirrored(int index, int length) {
+    int folded = index % (2 * length);
+    if (folded < 0) folded += 2 * length;
+    return folded < length ? folded : 2 * length - 1 - folded;
+}
+
+// Annotations: the nearest pixel.
+__device__ __forceinline__ float sampled(const unsigned char* image, double x, double y, int height, int width,
+                                         int channels) {
+    int column = mirrored((int)floor(x + 0.5), width), row = mirrored((int)floor(y + 0.5), height);
+    return (float)image[((i64)row * width + column) * channels];
+}
+
+// Values: bilinear, which is the pixel itself where x and y are whole.
+__device__ __forceinline__ float sampled(const float* image, double x, double y, int height, int width, int channels) {
+    double left = floor(x), top = floor(y);
+    float right_share = (float)(x - left), lower_share = (float)(y - top);
+    float lines[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float* line = image + (i64)mirrored((int)top + i, height) * width * channels;
+        float a = line[(i64)mirrored((int)left, width) * channels];
+        float b = line[(i64)mirrored((int)left + 1, width) * channels];
+        lines[i] = a + (b - a) * right_share;
+    }
+    return lines[0] + (lines[1] - lines[0]) * lower_share;
+}
+
+template <class From>
+__global__ void gather_images(const From* images, const Pick* picks, float* out, int height, int width, int channels,
+                              int to_height, int to_width, i64 count) {
+    i64 size = (i64)height * width * channels, to_size = (i64)to_height * to_width * channels;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) {
+        const Pick& pick = picks[i / to_size];
+        float value = 0.0f;
+        if (pick.image >= 0.0) {
+            int channel = (int)(i % channels), to_x = (int)(i / channels % to_width);
+            int to_y = (int)(i % to_size / channels / to_width);
+            double x = pick.from[0] + pick.matrix[0] * to_x + pick.matrix[1] * to_y;
+            double y = pick.from[1] + pick.matrix[2] * to_x + pick.matrix[3] * to_y;
+            value = sampled(images + (i64)pick.image * size + channel, x, y, height, width, channels);
+        }
+        out[i] = value;
+    }
+}
+
+__global__ void widen(const unsigned char* from, float* out, i64 count) {
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x)
+        out[i] = (float)from[i];
+}
+
+struct Intensity {
+    float gain, offset, noise, unused;
+    u64 stream;
+};
+
+// A normal draw that belongs to a stream and a value's place: the finaliser of SplitMix64, then Box and Muller.
+__device__ __forceinline__ float normal(u64 stream, i64 place) {
+    u64 z = stream + (u64)(place + 1) * 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    z ^= z >> 31;
+    // 24 bits each: above 0 to 1, and 0 to below 1.
+    float length = (float)((u32)(z >> 40) + 1) * 0x1p-24f, turn = (float)((u32)z >> 8) * 0x1p-24f;
+    return sqrtf(-2.0f * logf(length)) * cospif(2.0f * turn);
+}
+
+// What `combine` makes of all threads of a block of 1024, known to each of them.
+template <class T, class Combine> __device__ __forceinline__ T over_block(T x, Combine combine) {
+    __shared__ T warps[32];
+#pragma unroll
+    for (int step = 16; step > 0; step >>= 1) x = combine(x, __shfl_xor_sync(0xffffffffu, x, step));
+    __syncthreads(); // An earlier call's values have been read.
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = warps[threadIdx.x % 32];
+#pragma unroll
+    for (int step = 16; step > 0; step >>= 1) x = combine(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}
+
+struct Statistics {
+    float low, high;
+    double mean;
+};
+
+// Of `count` values, `stride` apart.
+__device__ Statistics statistics(const float* values, i64 count, int stride) {
+    float low = __int_as_float(0x7f800000), high = -low;
+    double sum = 0.0;
+    for (i64 i = threadIdx.x; i < count; i += 1024) {
+        float value = values[i * stride];
+        low = fminf(low, value), high = fmaxf(high, value), sum += value;
+    }
+    low = over_block(low, [](float a, float b) { return fminf(a, b); });
+    high = over_block(high, [](float a, float b) { return fmaxf(a, b); });
+    sum = over_block(sum, [](double a, double b) { return a + b; });
+    return {low, high, sum / count};
+}
+
+enum Rescale { MIN_MAX, RANGE, Z_SCORE };
+
+// Contrast about an image's mean, brightness and noise in units of its range; then each channel to the range
+// that training expects, in doubles as the processor does it. A block per image: what it sums up is known to it.
+__global__ __launch_bounds__(1024) void adjust_images(float* images, const Intensity* intensities, i64 pixels,
+                                                      int channels, int rescale, float low, float high) {
+    Intensity to = intensities[blockIdx.x];
+    i64 size = pixels * channels;
+    float* image = images + blockIdx.x * size;
+    if (to.gain != 1.0f || to.offset != 0.0f || to.noise != 0.0f) {
+        Statistics raw = statistics(image, size, 1);
+        float range = raw.high - raw.low, mean = (float)raw.mean;
+        float shift = mean - mean * to.gain + to.offset * range;
+        for (i64 i = threadIdx.x; i < size; i += 1024) {
+            float value = image[i] * to.gain + shift;
+            if (to.noise > 0.0f) value += to.noise * range * normal(to.stream, i);
+            image[i] = value;
+        }
+        __syncthreads();
+    }
+    for (int channel = 0; channel < channels; channel++) {
+        float* plane = image + channel;
+        double origin = low, unit = (double)high - low;
+        if (rescale != RANGE) {
+            Statistics found = statistics(plane, pixels, channels);
+            origin = found.low, unit = (double)found.high - found.low;
+            if (rescale == Z_SCORE) {
+                double squares = 0.0;
+                for (i64 i = threadIdx.x; i < pixels; i += 1024) {
+                    double away = plane[i * channels] - found.mean;
+                    squares += away * away;
+                }
+                squares = over_block(squares, [](double a, double b) { return a + b; });
+                origin = found.mean, unit = sqrt(squares / pixels);
+            }
+        }
+        double factor = unit == 0.0 ? 0.0 : 1.0 / unit;
+        for (i64 i = threadIdx.x; i < pixels; i += 1024) {
+            float value = (float)((plane[i * channels] - origin) * factor);
+            plane[i * channels] = rescale == RANGE ? fminf(fmaxf(value, 0.0f), 1.0f) : value;
+        }
+    }
+}

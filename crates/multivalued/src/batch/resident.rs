@@ -1,0 +1,125 @@
+//! Training cases that stay on a GPU, which augments them and puts them into batches.
+//!
+//! The same is drawn and done as on the processor, but for three things: noise comes from a generator of the
+//! GPU's own; annotations that are the same output are gathered before augmentation; and areas are those of
+//! the annotations before it, times the scale's square, since counting them would need the batch here.
+
+use super::{Annotations, Batch, TrainingSet, interleaved, write_targets};
+use crate::Result;
+use multivalued_data::Case;
+use multivalued_data::augment::{self, Placement};
+use multivalued_data::normalise::Normalisation;
+use multivalued_engine::{Cuda, Intensity, Pick, Rescale, ResidentImages};
+use rayon::prelude::*;
+
+/// The share of a GPU's free memory that training cases may take.
+const SHARE: usize = 4;
+
+/// All cases, of one size, on a GPU.
+pub(super) struct Resident {
+    images: ResidentImages,
+    /// What becomes of an image's values after augmentation; none where they were normalised once for all,
+    /// since flips and turns alone change none.
+    rescale: Option<Rescale>,
+    /// The distinct annotations of all cases, one after the other.
+    annotations: ResidentImages,
+    /// Which of them is a case's first.
+    first: Vec<usize>,
+    /// The same annotations in this machine's memory, by case: weights and areas.
+    cases: Vec<Annotations>,
+    /// Width and height of all images.
+    size: [usize; 2],
+    output_channels: usize,
+}
+
+impl Resident {
+    /// Copies cases of one size to a GPU, where they fit.
+    pub fn new(set: &TrainingSet, cases: &[Case], cuda: &Cuda) -> Result<Option<Self>> {
+        let (width, height) = (cases[0].image.width(), cases[0].image.height());
+        let (channels, outputs) = (set.recipe.model.input_channels, set.recipe.model.output_channels());
+        let annotations: Vec<Annotations> =
+            cases.par_iter().map(|case| set.distinct(case.annotations.clone())).collect::<Result<_>>()?;
+        let count: usize = annotations.iter().map(Vec::len).sum();
+        let bytes = width * height * (cases.len() * channels * 4 + count * outputs);
+        if bytes > cuda.free_bytes() / SHARE {
+            return Ok(None);
+        }
+        let normalise = set.recipe.data.normalise;
+        let rescale = (!set.recipe.augment.only_turns()).then_some(match normalise {
+            Normalisation::MinMax => Rescale::MinMax,
+            Normalisation::Range { low, high } => Rescale::Range { low, high },
+            Normalisation::ZScore => Rescale::ZScore,
+        });
+        let values = |case: &Case| {
+            if rescale.is_some() {
+                return interleaved(&case.image);
+            }
+            let mut image = case.image.clone();
+            normalise.apply(&mut image);
+            interleaved(&image)
+        };
+        let values: Vec<f32> = cases.par_iter().flat_map_iter(values).collect();
+        let size = width * height * outputs;
+        let mut targets = vec![0u8; count * size];
+        let masks = annotations.iter().flatten().map(|(mask, _)| mask);
+        masks.zip(targets.chunks_exact_mut(size)).for_each(|(mask, out)| write_targets(mask, outputs, out));
+        let first = annotations.iter().scan(0, |next, case| {
+            *next += case.len();
+            Some(*next - case.len())
+        });
+        let shape = |images, channels| [images, height, width, channels];
+        Ok(Some(Self {
+            images: ResidentImages::of_values(cuda, shape(cases.len(), channels), &values),
+            rescale,
+            annotations: ResidentImages::of_bytes(cuda, shape(count, outputs), &targets),
+            first: first.collect(),
+            cases: annotations,
+            size: [width, height],
+            output_channels: outputs,
+        }))
+    }
+
+    /// The batch of a step.
+    pub fn batch(&self, set: &TrainingSet, step: u64) -> Batch {
+        let order = set.order(step);
+        let changes: Vec<_> = (0..order.len()).map(|place| set.drawn(step, place)).collect();
+        let chosen: Vec<&Annotations> = order.iter().map(|&case| &self.cases[case]).collect();
+        let (mut frame, drawn) = set.frame(step, &chosen, order);
+        let placements: Vec<Placement> = changes.iter().map(|change| change.placement(self.size)).collect();
+        let [width, height] = placements[0].size;
+        let pixels = width * height;
+        let most = (pixels * set.recipe.model.classes) as f64;
+        for (area, change) in frame.areas.iter_mut().zip(&changes) {
+            *area = (f64::from(*area) * change.area_factor()).min(most) as f32;
+        }
+        let pick = |image: Option<usize>, placement: &Placement| {
+            let &Placement { from, matrix, .. } = placement;
+            Pick { image, from, matrix }
+        };
+        let images: Vec<Pick> =
+            frame.cases.iter().zip(&placements).map(|(&case, place)| pick(Some(case), place)).collect();
+        let annotations: Vec<Pick> = (frame.cases.iter().zip(&placements).zip(&drawn))
+            .flat_map(|((&case, placement), drawn)| {
+                let image = move |k| drawn.get(k).map(|(i, _)| self.first[case] + i);
+                (0..frame.per_image).map(move |k| pick(image(k), placement))
+            })
+            .collect();
+        let rows = annotations.len();
+        let annotations = self.annotations.gather(&annotations, [height, width]);
+        let annotations = annotations.reshaped([rows, pixels * self.output_channels]);
+        let images = match self.rescale {
+            None => self.images.gather(&images, [height, width]),
+            Some(rescale) => {
+                let intensities: Vec<Intensity> = changes
+                    .iter()
+                    .map(|change| {
+                        let augment::Intensity { gain, offset, noise, stream } = change.intensity();
+                        Intensity { gain, offset, noise, stream }
+                    })
+                    .collect();
+                self.images.gather_adjusted(&images, [height, width], &intensities, rescale)
+            }
+        };
+        frame.with(images, annotations)
+    }
+}
