@@ -1,11 +1,11 @@
 //! A picture of a task's first cases, one row each: the image, its annotations, a grey bar, the truth.
 //!
 //! `cargo run -p multivalued-data --release --example contact_sheet -- raters 128 1 sheet.png`; for
-//! `lung-opacity` a last argument may name the folder of real radiographs (`images/`, `masks/`).
+//! `lung-opacity` a last argument may name the folder of real radiographs (`images/`, `masks/`, `split.csv`).
 
 use image::GrayImage;
-use multivalued_data::synthetic::{Radiograph, Task, TaskName, lung_opacity_over};
-use multivalued_data::{Case, Image, Mask};
+use multivalued_data::Case;
+use multivalued_data::synthetic::{Radiograph, Task, TaskName, lung_opacity_over, read_films};
 use std::{error::Error, path::Path};
 
 const ROWS: usize = 8;
@@ -17,34 +17,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (name, size, seed): (TaskName, usize, u64) = (name.parse()?, size.parse()?, seed.parse()?);
     let cases = match rest {
-        [folder] => lung_opacity_over(&radiographs(Path::new(folder))?, seed)?,
+        [folder] => {
+            let films: Vec<Radiograph> =
+                read_films(Path::new(folder))?.into_iter().flat_map(|(_, films)| films).collect();
+            let step = (films.len() / ROWS).max(1);
+            let spaced: Vec<Radiograph> = films.into_iter().step_by(step).take(ROWS).collect();
+            lung_opacity_over(&spaced, seed)?
+        }
         _ => Task::new(name, size, seed)?.generate("test", ROWS),
     };
     sheet(&cases).save(out)?;
     Ok(())
-}
-
-fn radiographs(folder: &Path) -> Result<Vec<Radiograph>, Box<dyn Error>> {
-    let mut names: Vec<_> = folder
-        .join("images")
-        .read_dir()?
-        .map(|entry| Ok(entry?.file_name()))
-        .collect::<std::io::Result<_>>()?;
-    names.sort();
-    let spaced = names.iter().step_by((names.len() / ROWS).max(1)).take(ROWS);
-    spaced
-        .map(|name| {
-            let film = image::open(folder.join("images").join(name))?.into_luma8();
-            let lungs = image::open(folder.join("masks").join(name))?.into_luma8();
-            let (width, height) = (film.width() as usize, film.height() as usize);
-            let pixels = film.pixels().map(|p| f32::from(p[0]) / 255.0).collect();
-            Ok(Radiograph {
-                name: name.to_string_lossy().into_owned(),
-                image: Image::new(width, height, 1, pixels),
-                lungs: Mask::from_fn(width, height, |x, y| lungs.get_pixel(x as u32, y as u32)[0] > 127),
-            })
-        })
-        .collect()
 }
 
 fn sheet(cases: &[Case]) -> GrayImage {

@@ -5,6 +5,7 @@ mod bad_files;
 mod checkpoints;
 mod datasets;
 mod documents;
+mod films;
 mod full_disk;
 mod interruption;
 mod models;

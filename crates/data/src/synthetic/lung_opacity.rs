@@ -27,8 +27,8 @@ pub struct Radiograph {
     pub lungs: Mask,
 }
 
-/// The task over real radiographs: one case each, in their order. A case depends on the seed and its
-/// radiograph alone, so that splits can be cut as one likes (by [`parse_split_list`], for instance).
+/// The task over real radiographs ([`read_films`](super::read_films) reads a folder of them): one case each,
+/// in their order. A case depends on the seed and its radiograph alone, so that splits can be cut as one likes.
 pub fn lung_opacity_over(radiographs: &[Radiograph], seed: u64) -> Result<Vec<Case>> {
     let case = |radiograph: &Radiograph| {
         let Radiograph { name, image, lungs } = radiograph;
@@ -53,32 +53,6 @@ pub fn lung_opacity_over(radiographs: &[Radiograph], seed: u64) -> Result<Vec<Ca
     };
     // The first fault in order, whatever the number of threads.
     radiographs.par_iter().map(case).collect::<Vec<_>>().into_iter().collect()
-}
-
-/// The lines `file,split` of a split list (with its header), in order.
-pub fn parse_split_list(text: &str) -> Result<Vec<(String, String)>> {
-    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    match lines.next() {
-        Some((_, header)) if header.trim() == "file,split" => {}
-        other => {
-            let found = other.map_or("nothing", |(_, line)| line);
-            return Err(Error::mismatch(
-                "split list",
-                format!("begins with '{found}', not with 'file,split'"),
-            ));
-        }
-    }
-    lines
-        .map(|(number, line)| match line.split_once(',').map(|(file, split)| (file.trim(), split.trim())) {
-            Some((file, split)) if !file.is_empty() && !split.is_empty() && !split.contains(',') => {
-                Ok((file.to_owned(), split.to_owned()))
-            }
-            _ => Err(Error::mismatch(
-                format!("split list, line {}", number + 1),
-                format!("'{line}' is not of the form file,split"),
-            )),
-        })
-        .collect()
 }
 
 /// The task over a procedural radiograph.
@@ -214,20 +188,5 @@ mod tests {
         films[0].lungs = Mask::empty(32, 64, 1);
         let message = lung_opacity_over(&films, 1).unwrap_err().to_string();
         assert!(message.contains("(64, 64)") && message.contains("(32, 64)"), "{message}");
-    }
-
-    #[test]
-    fn split_lists_are_read_or_refused_with_their_line() {
-        let list = parse_split_list("file,split\na.png,train\n\nb.png , test\n").unwrap();
-        assert_eq!(list, [("a.png".into(), "train".into()), ("b.png".into(), "test".into())]);
-        for (text, expected) in [
-            ("", "nothing"),
-            ("name,part\n", "name,part"),
-            ("file,split\na.png\n", "line 2"),
-            ("file,split\na.png,train\nb.png,\n", "line 3"),
-        ] {
-            let message = parse_split_list(text).unwrap_err().to_string();
-            assert!(message.contains(expected), "{text:?}: {message}");
-        }
     }
 }

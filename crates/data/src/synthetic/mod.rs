@@ -32,6 +32,7 @@
 //! arithmetic and square roots; the grey values of the other tasks may differ in the last bits between
 //! platforms' `exp` and `sin`.
 
+mod films;
 mod lung_opacity;
 mod lungs;
 mod oracle;
@@ -47,7 +48,8 @@ use crate::{Annotation, Case, Error, Image, Mask, Mode, Result};
 use rayon::prelude::*;
 use std::{fmt, str::FromStr};
 
-pub use lung_opacity::{Radiograph, lung_opacity_over, parse_split_list};
+pub use films::{parse_split_list, read_films};
+pub use lung_opacity::{Radiograph, lung_opacity_over};
 pub use oracle::{oracle_ged, oracle_prediction};
 pub use write::write_dataset;
 

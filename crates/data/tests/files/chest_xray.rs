@@ -1,32 +1,17 @@
 //! `lung-opacity` over the real chest X-rays, where they lie beside the checkout.
 
-use multivalued_data::synthetic::{Radiograph, lung_opacity_over, oracle_ged, parse_split_list};
-use multivalued_data::{Image, Mask};
-use std::path::Path;
+use multivalued_data::synthetic::{lung_opacity_over, oracle_ged, read_films};
 
 use crate::archive::unpacked;
-
-fn radiograph(folder: &Path, name: &str) -> Radiograph {
-    let open = |kind: &str| image::open(folder.join(kind).join(name)).unwrap().into_luma8();
-    let (film, lungs) = (open("images"), open("masks"));
-    let (width, height) = (film.width() as usize, film.height() as usize);
-    let pixels = film.pixels().map(|p| f32::from(p[0]) / 255.0).collect();
-    Radiograph {
-        name: name.to_owned(),
-        image: Image::new(width, height, 1, pixels),
-        lungs: Mask::from_fn(width, height, |x, y| lungs.get_pixel(x as u32, y as u32)[0] > 127),
-    }
-}
 
 #[test]
 fn real_radiographs_become_two_distinct_modes() {
     let Some(folder) = unpacked(&["chest-xray"]) else { return };
-    let folder = folder.path().join("chest-xray");
-    let list = parse_split_list(&std::fs::read_to_string(folder.join("split.csv")).unwrap()).unwrap();
-    for (split, count) in [("train", 640), ("test", 63)] {
-        let films: Vec<Radiograph> =
-            list.iter().filter(|(_, s)| s == split).map(|(name, _)| radiograph(&folder, name)).collect();
-        assert_eq!(films.len(), count, "{split}");
+    let splits = read_films(&folder.path().join("chest-xray")).unwrap();
+    let counts: Vec<_> = splits.iter().map(|(split, films)| (split.as_str(), films.len())).collect();
+    assert_eq!(counts, [("train", 640), ("test", 63)]);
+    for (split, films) in splits {
+        let count = films.len();
         let cases = lung_opacity_over(&films, 1).unwrap();
         let (mut floor, mut nearest) = (0.0, 0.0f64);
         for (case, film) in cases.iter().zip(&films) {
