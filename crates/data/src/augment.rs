@@ -122,11 +122,6 @@ impl Drawn {
         Intensity { gain: self.gain, offset: self.offset, noise: self.noise, stream }
     }
 
-    /// By how much areas grow.
-    pub fn area_factor(&self) -> f64 {
-        self.scale * self.scale
-    }
-
     /// The changed case. Where pixels moved, the geometry no longer holds and is dropped.
     pub fn apply(&self, case: &Case) -> Case {
         let source = [case.image.width(), case.image.height()];
