@@ -418,3 +418,18 @@ fn a_loss_that_is_not_finite_moves_nothing() {
     }
     assert_eq!(adam.steps(), 1);
 }
+
+#[test]
+fn what_exceeds_a_threshold_is_the_same() {
+    let values: Vec<f32> = (0..1003).map(|i| (i as f32 * 0.7).sin()).chain([f32::NAN, 0.5, -0.5]).collect();
+    let on = |device: &Device| {
+        let values = Var::constant(Tensor::from_slice(device, [values.len()], &values));
+        values.exceeds(0.5).tensor().to_vec()
+    };
+    let expected = on(&Device::cpu());
+    for (value, &exceeds) in values.iter().zip(&expected) {
+        assert_eq!(exceeds == 1.0, value.abs() > 0.5, "{value}");
+    }
+    let Some(device) = gpu(Precision::F32) else { return };
+    assert_eq!(on(device), expected);
+}

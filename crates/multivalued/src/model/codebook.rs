@@ -1,6 +1,10 @@
 //! C: the codebook. Lookup of the nearest code, the moving average that follows the embeddings, and the
 //! covariance step that keeps codes apart.
 
+mod tensors;
+#[cfg(test)]
+mod tests;
+
 use super::blocks::Init;
 use super::simplex_etf::orthonormal_rows;
 use crate::recipe::{Lookup, ModelRecipe};
@@ -106,10 +110,8 @@ impl Codebook {
             (0..rows).map(of_row).collect()
         };
         if let Device::Cuda(_) = embeddings.device() {
-            // Lengths and products are made where codes and embeddings are: fewer values cross.
-            let (codes, z) = (Var::constant(codes.clone()), Var::constant(embeddings.clone()));
-            let (lengths, products) = (codes.mul(&codes).sum_rows(), z.batched_inner_products(&codes, 1));
-            let mut read = Tensor::to_vecs(&[&[lengths.tensor(), products.tensor()], others].concat());
+            let [lengths, products] = tensors::compared(codes, embeddings);
+            let mut read = Tensor::to_vecs(&[&[&lengths, &products], others].concat());
             let others = read.split_off(2);
             return (least(&|row, j| read[0][j] - 2.0 * read[1][row * n + j]), others);
         }
@@ -121,8 +123,7 @@ impl Codebook {
         (least(&|i, j| lengths[j] - 2.0 * product(i, j)), others)
     }
 
-    /// Follows the embeddings where an average is wanted, then makes a covariance step. All of it on this
-    /// machine's processor, with one read and one write of what changes.
+    /// Follows the embeddings where an average is wanted, then makes a covariance step.
     ///
     /// # Shapes
     /// responsibilities [batch, code_count], embeddings [batch, code_dim]
@@ -134,18 +135,50 @@ impl Codebook {
         rule: &Update,
     ) -> Covariance {
         let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor().clone());
-        let read = Tensor::to_vecs(&[&codes, &usage, embeddings]);
-        let Ok([mut new_codes, mut new_usage, embeddings]) = <[Vec<f32>; 3]>::try_from(read) else {
-            unreachable!("three tensors were read")
+        let (codes, usage, covariance) = match embeddings.device() {
+            Device::Cuda(_) => self.updated_tensors(codes, usage, responsibilities, embeddings, rule),
+            _ => self.updated(&codes, &usage, responsibilities, embeddings, rule),
         };
+        parameters.set(self.codes, codes);
+        parameters.set(self.usage, usage);
+        covariance
+    }
+
+    /// What [`update`](Self::update) makes of codes and usage, on this machine's processor.
+    fn updated(
+        &self,
+        codes: &Tensor,
+        usage: &Tensor,
+        responsibilities: &[f32],
+        embeddings: &Tensor,
+        rule: &Update,
+    ) -> (Tensor, Tensor, Covariance) {
+        let [mut new_codes, mut new_usage] = [codes, usage].map(Tensor::to_vec);
         if let Some(decay) = rule.decay {
-            self.follow(&mut new_codes, &mut new_usage, responsibilities, &embeddings, decay);
+            self.follow(&mut new_codes, &mut new_usage, responsibilities, &embeddings.to_vec(), decay);
         }
         let covariance = self.separate(&mut new_codes, &new_usage, rule.threshold, rule.step);
-        let device = codes.device();
-        parameters.set(self.codes, Tensor::from_slice(&device, codes.shape(), &new_codes));
-        parameters.set(self.usage, Tensor::from_slice(&device, usage.shape(), &new_usage));
-        covariance
+        let tensor = |like: &Tensor, values: &[f32]| Tensor::from_slice(&like.device(), like.shape(), values);
+        (tensor(codes, &new_codes), tensor(usage, &new_usage), covariance)
+    }
+
+    /// The same where the tensors are.
+    fn updated_tensors(
+        &self,
+        codes: Tensor,
+        usage: Tensor,
+        responsibilities: &[f32],
+        embeddings: &Tensor,
+        rule: &Update,
+    ) -> (Tensor, Tensor, Covariance) {
+        let unit_length = self.lookup == Lookup::Cosine;
+        let [mut codes, mut usage] = [codes, usage].map(Var::constant);
+        if let Some(decay) = rule.decay {
+            [codes, usage] =
+                tensors::follow([codes, usage], responsibilities, embeddings, decay, unit_length);
+        }
+        let (codes, covariance) = tensors::separate(&codes, &usage, rule, unit_length);
+        (codes.into_tensor(), usage.into_tensor(), covariance)
     }
 
     /// Moves codes towards the mean of the embeddings assigned to them.
@@ -296,33 +329,4 @@ pub(crate) fn mean_inner_product(codes: &[f32], dim: usize, chosen: &[usize]) ->
         }
     }
     total / pairs as f32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orthogonal_codes_have_no_covariance_loss() {
-        let (covariance, gradient) = covariance_loss(&[1.0, 0.0, 0.0, 2.0], 2, 0.1);
-        assert_eq!(covariance, Covariance { loss: 0.0, violating: 0 });
-        assert_eq!(gradient, [0.0; 4]);
-    }
-
-    #[test]
-    fn the_gradient_is_that_of_the_loss() {
-        let mut draw = Draw::new(1, &["test"], 0);
-        let codes: Vec<f32> = (0..5 * 3).map(|_| draw.uniform(-1.0, 1.0) as f32).collect();
-        let threshold = 0.05;
-        let (_, gradient) = covariance_loss(&codes, 3, threshold);
-        for i in 0..codes.len() {
-            let at = |delta: f32| {
-                let mut moved = codes.clone();
-                moved[i] += delta;
-                f64::from(covariance_loss(&moved, 3, threshold).0.loss)
-            };
-            let slope = (at(1e-3) - at(-1e-3)) / 2e-3;
-            assert!((slope - f64::from(gradient[i])).abs() < 2e-3, "{i}: {slope} against {}", gradient[i]);
-        }
-    }
 }
