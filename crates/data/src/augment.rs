@@ -129,12 +129,6 @@ impl Drawn {
         Intensity { gain: self.gain, offset: self.offset, noise: self.noise, stream }
     }
 
-    /// By how much areas grow.
-    pub fn area_factor(&self) -> f64 {
-        let [[a, b], [c, d]] = self.distortion;
-        self.scale * self.scale / ((1.0 + a) * (1.0 + d) - b * c)
-    }
-
     /// Whether pixels come from between pixels.
     fn is_resampled(&self) -> bool {
         self.angle != 0.0 || self.scale != 1.0 || self.distortion != [[0.0; 2]; 2]

@@ -93,7 +93,7 @@ impl Adam {
         let ids: Vec<_> = parameters.ids().collect();
         let on_gpu = ids.iter().filter_map(|&id| gradients.get(id)).find_map(|gradient| gradient.on_gpu());
         if let Some(cuda) = on_gpu.map(|gradient| gradient.cuda().clone()) {
-            return self.step_on_gpu(&cuda, parameters, gradients, rate);
+            return self.step_on_gpu(&cuda, parameters, gradients, rate, None, &[]).0;
         }
         let square: f64 = ids
             .iter()
@@ -134,6 +134,26 @@ impl Adam {
         Stepped::Moved { gradient_norm: norm }
     }
 
+    /// As [`step`](Self::step), but nothing moves where the loss is not finite, either; and reads the values of
+    /// some tensors, waiting for their device only once, after the step.
+    pub fn step_and_read(
+        &mut self,
+        parameters: &mut Parameters,
+        gradients: &Gradients,
+        rate: f32,
+        loss: &Tensor,
+        read: &[&Tensor],
+    ) -> (Stepped, Vec<Vec<f32>>) {
+        if let Some(cuda) = loss.on_gpu().map(|loss| loss.cuda().clone()) {
+            return self.step_on_gpu(&cuda, parameters, gradients, rate, Some(loss), read);
+        }
+        let stepped = match loss.item().is_finite() {
+            true => self.step(parameters, gradients, rate),
+            false => Stepped::NotFinite,
+        };
+        (stepped, Tensor::to_vecs(read))
+    }
+
     /// What the moments are divided by at step `t`: 1 − β₁ᵗ and √(1 − β₂ᵗ).
     fn corrections(&self, t: u64) -> [f32; 2] {
         let t = t.min(i32::MAX as u64) as i32;
@@ -148,7 +168,9 @@ impl Adam {
         parameters: &mut Parameters,
         gradients: &Gradients,
         rate: f32,
-    ) -> Stepped {
+        loss: Option<&Tensor>,
+        read: &[&Tensor],
+    ) -> (Stepped, Vec<Vec<f32>>) {
         let AdamOptions { beta1, beta2, epsilon, clip_norm, .. } = self.options;
         let [correction1, correction2] = self.corrections(self.steps + 1);
         let most = clip_norm.unwrap_or(f32::INFINITY);
@@ -164,12 +186,14 @@ impl Adam {
                 Some(gpu::Update { value, moments, gradient, rate, decay: group.weight_decay })
             })
             .collect();
-        let gradient_norm = gpu::adam(cuda, updates, &step);
+        let norm = gpu::adam(cuda, updates, &step, loss);
+        let mut read = Tensor::to_vecs(&[&[&norm], read].concat());
+        let gradient_norm = read.remove(0)[0];
         if !gradient_norm.is_finite() {
-            return Stepped::NotFinite;
+            return (Stepped::NotFinite, read);
         }
         self.steps += 1;
-        Stepped::Moved { gradient_norm }
+        (Stepped::Moved { gradient_norm }, read)
     }
 }
 
@@ -220,6 +244,23 @@ mod tests {
         assert_eq!(quadratic_step(&mut adam, &mut parameters, f32::NAN), Stepped::NotFinite);
         assert_eq!(parameters.iter().next().unwrap().tensor().item(), 1.0);
         assert_eq!(adam.steps(), 0);
+    }
+
+    #[test]
+    fn a_loss_that_is_not_finite_changes_nothing_and_values_are_read() {
+        let mut parameters = one_parameter(1.0);
+        let mut adam = Adam::new(&parameters, AdamOptions::default());
+        for (loss, moves) in [(f32::INFINITY, false), (2.0, true)] {
+            let tape = Tape::recording(&parameters);
+            let sum = tape.get(parameters.find("p").unwrap()).sum();
+            let gradients = tape.backward(&sum);
+            let [loss, other] = [loss, 5.0].map(|value| Tensor::full(&Device::cpu(), [1], value));
+            let (stepped, read) =
+                adam.step_and_read(&mut parameters, &gradients, 0.1, &loss, &[&loss, &other]);
+            assert_eq!(matches!(stepped, Stepped::Moved { .. }), moves);
+            assert_eq!(read, [loss.to_vec(), vec![5.0]]);
+            assert_eq!(parameters.iter().next().unwrap().tensor().item() != 1.0, moves);
+        }
     }
 
     #[test]

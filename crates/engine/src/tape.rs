@@ -126,17 +126,6 @@ impl Var {
         self.tensor.item()
     }
 
-    /// The values of several single-valued tensors, waiting for their device only once.
-    pub fn items(values: &[&Self]) -> Vec<f32> {
-        match values.first().and_then(|value| value.tensor.on_gpu()) {
-            None => values.iter().map(|value| value.item()).collect(),
-            Some(_) => {
-                let tensors: Vec<&Tensor> = values.iter().map(|value| &value.tensor).collect();
-                crate::cuda::ops::join::items(&tensors)
-            }
-        }
-    }
-
     /// The value as a constant: gradients stop here.
     pub fn stop_gradient(&self) -> Self {
         Self::constant(self.tensor.clone())

@@ -213,21 +213,33 @@ impl Tensor {
 
     /// A copy of the values in memory. Waits for the device that computes them.
     pub fn to_vec(&self) -> Vec<f32> {
-        let buffer = match &self.storage {
-            Storage::Cpu(..) => return self.values().to_vec(),
-            Storage::Cuda(buffer) => buffer,
+        Self::to_vecs(&[self]).pop().unwrap_or_default()
+    }
+
+    /// The values of several tensors of one device, which is waited for only once.
+    pub fn to_vecs(tensors: &[&Self]) -> Vec<Vec<f32>> {
+        let Some(cuda) = tensors.first().and_then(|first| first.on_gpu()).map(cuda::Buffer::cuda) else {
+            return tensors.iter().map(|tensor| tensor.values().to_vec()).collect();
         };
-        match buffer.element() {
-            Element::F32 => {
-                let mut values = vec![0.0f32; buffer.len()];
-                buffer.cuda().download(buffer.pointer(), bytemuck::cast_slice_mut(&mut values));
-                values
-            }
-            Element::Bf16 => {
-                let mut bits = vec![0u16; buffer.len()];
-                buffer.cuda().download(buffer.pointer(), bytemuck::cast_slice_mut(&mut bits));
-                bits.into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect()
-            }
+        let wide: Vec<Self> = tensors.iter().map(|tensor| cuda::ops::wide(tensor)).collect();
+        let mut values: Vec<Vec<f32>> = wide.iter().map(|tensor| vec![0.0; tensor.shape.volume()]).collect();
+        let mut parts: Vec<(u64, &mut [u8])> = wide
+            .iter()
+            .zip(&mut values)
+            .map(|(tensor, values)| {
+                (cuda::ops::buffer(tensor).pointer(), bytemuck::cast_slice_mut(&mut values[..]))
+            })
+            .collect();
+        cuda.download(&mut parts);
+        values
+    }
+
+    /// Whether two tensors share their values, so that they are the same until one is changed.
+    pub fn shares_values(&self, other: &Self) -> bool {
+        match (&self.storage, &other.storage) {
+            (Storage::Cpu(_, a), Storage::Cpu(_, b)) => Arc::ptr_eq(a, b),
+            (Storage::Cuda(a), Storage::Cuda(b)) => Arc::ptr_eq(a, b),
+            _ => false,
         }
     }
 
@@ -313,8 +325,10 @@ mod tests {
     fn a_changed_clone_leaves_the_original_alone() {
         let a = Tensor::full(&Device::cpu(), [2, 3], 1.0);
         let mut b = a.clone();
+        assert!(b.shares_values(&a));
         b.modify(|values| values[0] = 5.0);
         assert_eq!((a.values()[0], b.values()[0]), (1.0, 5.0));
+        assert!(!b.shares_values(&a));
     }
 
     #[test]

@@ -388,8 +388,48 @@ fn values_survive_the_way_to_the_device_and_back() {
 }
 
 #[test]
-fn several_items_are_read_at_once() {
+fn several_tensors_are_read_at_once() {
     let Some(device) = gpu(Precision::Bf16) else { return };
-    let values = [1.5, -2.0, 3.25].map(|value| Var::constant(Tensor::full(device, [], value)));
-    assert_eq!(Var::items(&[&values[0], &values[1], &values[2]]), [1.5, -2.0, 3.25]);
+    let image: Vec<f32> = (0..2 * 5 * 5 * 8).map(|i| rounded((i as f32).cos())).collect();
+    let image = Var::constant(Tensor::from_slice(device, [2, 5, 5, 8], &image));
+    let tensors = [image.tensor().clone(), image.sum_rows().into_tensor(), image.sum().into_tensor()];
+    let read = Tensor::to_vecs(&[&tensors[0], &tensors[1], &tensors[2]]);
+    let alone: Vec<Vec<f32>> = tensors.iter().map(Tensor::to_vec).collect();
+    assert_eq!(read, alone);
+    assert_eq!(read.iter().map(Vec::len).collect::<Vec<_>>(), [400, 2, 1]);
+    assert_eq!(Tensor::to_vecs(&[]), Vec::<Vec<f32>>::new());
+}
+
+#[test]
+fn a_loss_that_is_not_finite_moves_nothing() {
+    let Some(device) = gpu(Precision::F32) else { return };
+    let mut parameters = Parameters::new();
+    let id = parameters.add("p", Tensor::full(device, [3], 1.0));
+    let mut adam = Adam::new(&parameters, AdamOptions::default());
+    for (loss, moves) in [(f32::INFINITY, false), (f32::NAN, false), (2.0, true)] {
+        let tape = Tape::recording(&parameters);
+        let sum = tape.get(id).sum();
+        let gradients = tape.backward(&sum);
+        let [loss, other] = [loss, 5.0].map(|value| Tensor::full(device, [], value));
+        let (stepped, read) = adam.step_and_read(&mut parameters, &gradients, 0.1, &loss, &[&other, &loss]);
+        assert_eq!(matches!(stepped, Stepped::Moved { .. }), moves, "{read:?}");
+        assert_eq!((read[0].as_slice(), read[1][0].is_finite()), ([5.0].as_slice(), moves));
+        assert_eq!(parameters.get(id).tensor().to_vec()[0] != 1.0, moves, "{read:?}");
+    }
+    assert_eq!(adam.steps(), 1);
+}
+
+#[test]
+fn what_exceeds_a_threshold_is_the_same() {
+    let values: Vec<f32> = (0..1003).map(|i| (i as f32 * 0.7).sin()).chain([f32::NAN, 0.5, -0.5]).collect();
+    let on = |device: &Device| {
+        let values = Var::constant(Tensor::from_slice(device, [values.len()], &values));
+        values.exceeds(0.5).tensor().to_vec()
+    };
+    let expected = on(&Device::cpu());
+    for (value, &exceeds) in values.iter().zip(&expected) {
+        assert_eq!(exceeds == 1.0, value.abs() > 0.5, "{value}");
+    }
+    let Some(device) = gpu(Precision::F32) else { return };
+    assert_eq!(on(device), expected);
 }

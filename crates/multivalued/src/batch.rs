@@ -53,8 +53,9 @@ pub(crate) struct Batch {
     pub weights: Vec<f32>,
     /// Annotations per image, padding included.
     pub per_image: usize,
-    /// Mean annotated pixels of each image.
-    pub areas: Vec<f32>,
+    /// [images]: the annotated pixels of each, averaged over its annotations. A tensor, since they are known
+    /// only there where a GPU augments.
+    pub areas: Tensor,
     /// Which training cases these are.
     pub cases: Vec<usize>,
 }
@@ -66,6 +67,7 @@ pub(crate) struct HostBatch {
     annotations: Vec<u8>,
     /// Height and width.
     size: [usize; 2],
+    areas: Vec<f32>,
     frame: Frame,
 }
 
@@ -76,6 +78,7 @@ pub(crate) struct Sent {
     images: [usize; 4],
     /// The annotations' shape.
     annotations: [usize; 2],
+    areas: Vec<f32>,
     frame: Frame,
 }
 
@@ -83,7 +86,6 @@ pub(crate) struct Sent {
 struct Frame {
     weights: Vec<f32>,
     per_image: usize,
-    areas: Vec<f32>,
     cases: Vec<usize>,
 }
 
@@ -270,15 +272,18 @@ impl TrainingSet {
         let output_channels = self.recipe.model.output_channels();
         let size = width * height * output_channels;
         let mut annotations = vec![0u8; chosen.len() * frame.per_image * size];
+        let mut areas = vec![0.0; chosen.len()];
         for (b, (case, drawn)) in chosen.iter().zip(&drawn).enumerate() {
-            for (k, &(annotation, _)) in drawn.iter().enumerate() {
+            for (k, &(annotation, weight)) in drawn.iter().enumerate() {
                 let mask = &case.annotations[annotation].0;
                 let row = b * frame.per_image + k;
                 write_targets(mask, output_channels, &mut annotations[row * size..][..size]);
+                let area: usize = (0..mask.classes()).map(|class| mask.area(class)).sum();
+                areas[b] += weight * area as f32;
             }
         }
         let images = chosen.iter().flat_map(|case| case.image.iter().copied()).collect();
-        Ok(HostBatch { images, annotations, size: [height, width], frame })
+        Ok(HostBatch { images, annotations, size: [height, width], areas, frame })
     }
 
     /// Which annotations a step draws of each image, and what follows for the batch.
@@ -295,16 +300,12 @@ impl TrainingSet {
             .collect();
         let per_image = drawn.iter().map(Vec::len).max().unwrap_or(1);
         let mut weights = vec![0.0; chosen.len() * per_image];
-        let mut areas = vec![0.0; chosen.len()];
-        for (b, (all, drawn)) in chosen.iter().zip(&drawn).enumerate() {
-            for (k, &(annotation, weight)) in drawn.iter().enumerate() {
-                let mask = &all[annotation].0;
+        for (b, drawn) in drawn.iter().enumerate() {
+            for (k, &(_, weight)) in drawn.iter().enumerate() {
                 weights[b * per_image + k] = weight;
-                let area: usize = (0..mask.classes()).map(|class| mask.area(class)).sum();
-                areas[b] += weight * area as f32;
             }
         }
-        (Frame { weights, per_image, areas, cases }, drawn)
+        (Frame { weights, per_image, cases }, drawn)
     }
 }
 
@@ -317,7 +318,8 @@ impl HostBatch {
         let annotations: Vec<f32> = self.annotations.iter().copied().map(f32::from).collect();
         let images = Tensor::from_slice(device, self.image_shape(), &self.images);
         let annotations = Tensor::from_slice(device, self.annotation_shape(), &annotations);
-        self.frame.with(images, annotations)
+        let areas = Tensor::from_slice(device, [self.areas.len()], &self.areas);
+        self.frame.with(images, annotations, areas)
     }
 
     /// Begins to copy it to a GPU.
@@ -325,7 +327,7 @@ impl HostBatch {
         // Annotations as bytes: a quarter crosses.
         stage.send(&self.images, &self.annotations);
         let (images, annotations) = (self.image_shape(), self.annotation_shape());
-        Sent { stage, images, annotations, frame: self.frame }
+        Sent { stage, images, annotations, areas: self.areas, frame: self.frame }
     }
 
     fn image_shape(&self) -> [usize; 4] {
@@ -342,14 +344,16 @@ impl HostBatch {
 impl Sent {
     /// The batch, and the stage that brought it, free for another.
     pub fn received(self) -> (Batch, Stage) {
-        let Self { stage, images, annotations, frame } = self;
-        (frame.with(stage.values(images), stage.bytes(annotations)), stage)
+        let Self { stage, images, annotations, areas, frame } = self;
+        let images = stage.values(images);
+        let areas = Tensor::from_slice(&images.device(), [areas.len()], &areas);
+        (frame.with(images, stage.bytes(annotations), areas), stage)
     }
 }
 
 impl Frame {
-    fn with(self, images: Tensor, annotations: Tensor) -> Batch {
-        let Self { weights, per_image, areas, cases } = self;
+    fn with(self, images: Tensor, annotations: Tensor, areas: Tensor) -> Batch {
+        let Self { weights, per_image, cases } = self;
         Batch { images, annotations, weights, per_image, areas, cases }
     }
 }

@@ -41,9 +41,10 @@ pub(crate) fn masks(logits: &Var) -> Var {
 
 /// 1 for foreground channels, 0 for the background, which comes first.
 fn foreground_mask(device: &Device, pixels: usize, channels: usize) -> Tensor {
+    // A product on the device, since a GPU would have to wait for so many values to cross.
     let row: Vec<f32> = (0..channels).map(|channel| f32::from(channel > 0)).collect();
-    let values: Vec<f32> = (0..pixels).flat_map(|_| row.iter().copied()).collect();
-    Tensor::from_slice(device, [pixels, channels], &values)
+    let row = Var::constant(Tensor::from_slice(device, [1, channels], &row));
+    Var::constant(Tensor::full(device, [pixels, 1], 1.0)).matmul(&row).into_tensor()
 }
 
 /// Annotations with the background's channel set to 0, to be compared with [`foreground`].
@@ -73,7 +74,8 @@ pub(crate) fn cross_entropy_sum(logits: &Var, targets: &Tensor) -> Var {
     logits.reshape([rows * pixels, channels]).cross_entropy_soft(&targets).reshape([rows, pixels]).sum_rows()
 }
 
-/// Distances of K annotations to J outputs of the same image: cross-entropy summed over pixels.
+/// Distances of K annotations to J outputs of the same image: cross-entropy summed over pixels; and the values
+/// of other tensors, which are read with them.
 ///
 /// ```text
 /// d_kj = Σ_p ln(1 + e^{o_j}) − y_k · o_j
@@ -81,7 +83,12 @@ pub(crate) fn cross_entropy_sum(logits: &Var, targets: &Tensor) -> Var {
 ///
 /// # Shapes
 /// logits [batch·J, height, width, channels], annotations [batch·K, size] → [batch·K, J], row by row
-pub(crate) fn cross_entropy_distances(logits: &Var, annotations: &Tensor, batch: usize) -> Vec<f32> {
+pub(crate) fn cross_entropy_distances(
+    logits: &Var,
+    annotations: &Tensor,
+    batch: usize,
+    others: &[&Tensor],
+) -> (Vec<f32>, Vec<Vec<f32>>) {
     let logits = logits.stop_gradient();
     let rows = logits.shape()[0];
     let size = logits.shape().volume() / rows;
@@ -97,11 +104,14 @@ pub(crate) fn cross_entropy_distances(logits: &Var, annotations: &Tensor, batch:
         let first = flat.matmul(&Var::constant(first_column(&logits.device(), channels)));
         to_first.add(&first.reshape([pixels])).reshape([rows, size / channels]).sum_rows()
     };
-    let normaliser = normaliser.tensor().to_vec();
     let annotations = Var::constant(annotations.clone());
-    let products = annotations.batched_inner_products(&logits.reshape([rows, size]), batch).tensor().to_vec();
+    let products = annotations.batched_inner_products(&logits.reshape([rows, size]), batch);
+    let mut read = Tensor::to_vecs(&[&[normaliser.tensor(), products.tensor()], others].concat());
+    let others = read.split_off(2);
+    let (normaliser, products) = (&read[0], &read[1]);
     let (j, k) = (rows / batch, annotations.shape()[0] / batch);
-    products.iter().enumerate().map(|(i, product)| normaliser[i / (j * k) * j + i % j] - product).collect()
+    let distance = |(i, product): (usize, &f32)| normaliser[i / (j * k) * j + i % j] - product;
+    (products.iter().enumerate().map(distance).collect(), others)
 }
 
 fn first_column(device: &Device, channels: usize) -> Tensor {
@@ -195,8 +205,9 @@ impl Compared {
             .straight_through(&exact(&self.masks, &self.masks));
         let fit = to_annotations.mul(&repeated(probabilities, k)).mul(&across(&weights, j));
         // A soft output is not at distance 0 from itself and must not be drawn to be.
-        let different: Vec<f32> = (0..batch * j * j).map(|i| f32::from(i / j % j != i % j)).collect();
-        let different = Var::constant(Tensor::from_slice(&device, [batch * j, j], &different));
+        let different: Vec<f32> = (0..j * j).map(|i| f32::from(i / j != i % j)).collect();
+        let different = Var::constant(Tensor::from_slice(&device, [j, j], &different));
+        let different = different.gather_rows(&(0..batch * j).map(|row| row % j).collect::<Vec<_>>());
         let pairs = across(&probabilities.reshape([batch * j]), j).mul(&repeated(probabilities, j));
         let spread = among.mul(&different).mul(&pairs);
 

@@ -76,8 +76,10 @@ fn with_cases_flipped_and_turned_there() {
 }
 
 #[test]
-fn with_cases_changed_there() {
+fn with_cases_moved_and_changed_there() {
     follows_the_cpu(&[
+        "augment.rotation=20",
+        "augment.scale=0.2",
         "augment.gain=0.2",
         "augment.offset=0.1",
         "data.normalise={ range = { low = 0, high = 1 } }",

@@ -60,7 +60,7 @@ impl Cuda {
         match self.0 {}
     }
 
-    pub(crate) fn download(&self, _: u64, _: &mut [u8]) {
+    pub(crate) fn download(&self, _: &mut [(u64, &mut [u8])]) {
         match self.0 {}
     }
 

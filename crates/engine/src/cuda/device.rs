@@ -223,23 +223,31 @@ impl Cuda {
         must(result, "copying to the GPU");
     }
 
-    /// Copies bytes from the GPU, once all work before is done.
-    pub(crate) fn download(&self, from: u64, bytes: &mut [u8]) {
+    /// Copies bytes from some places of the GPU, once all work before is done.
+    pub(crate) fn download(&self, parts: &mut [(u64, &mut [u8])]) {
         self.make_current();
         let mut pinned = self.0.pinned.lock().unwrap_or_else(PoisonError::into_inner);
-        pinned.grow(bytes.len());
-        let to = pinned.memory.unwrap_or(bytes.as_mut_ptr());
-        // SAFETY: callers give a buffer at least as long as the bytes; waited for right below.
-        let result = unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), from, bytes.len(), self.0.stream) };
-        must(result, "copying from the GPU");
+        pinned.grow(parts.iter().map(|(_, bytes)| bytes.len()).sum());
+        let mut at = 0;
+        for (from, bytes) in parts.iter_mut() {
+            // SAFETY: what was asked for above holds all parts.
+            let to = pinned.memory.map_or(bytes.as_mut_ptr(), |memory| unsafe { memory.add(at) });
+            // SAFETY: callers give buffers at least as long as the bytes; waited for right below.
+            let result = unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), *from, bytes.len(), self.0.stream) };
+            must(result, "copying from the GPU");
+            at += bytes.len();
+        }
         self.synchronise();
-        if let Some(memory) = pinned.memory {
-            // SAFETY: at least as long, written by the copy that was waited for, and behind a lock.
-            let copied = unsafe { std::slice::from_raw_parts(memory, bytes.len()) };
+        let Some(memory) = pinned.memory else { return };
+        // SAFETY: as long as all parts, written by the copies that were waited for, and behind a lock.
+        let mut copied = unsafe { std::slice::from_raw_parts(memory, at) };
+        for (_, bytes) in parts {
+            let (part, rest) = copied.split_at(bytes.len());
+            copied = rest;
             // Side by side: most of the time goes into the first touch of new memory.
             const PART: usize = 1 << 20;
-            let parts = bytes.par_chunks_mut(PART).zip(copied.par_chunks(PART));
-            parts.for_each(|(to, from)| to.copy_from_slice(from));
+            let pieces = bytes.par_chunks_mut(PART).zip(part.par_chunks(PART));
+            pieces.for_each(|(to, from)| to.copy_from_slice(from));
         }
     }
 

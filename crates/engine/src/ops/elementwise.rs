@@ -135,6 +135,17 @@ impl Var {
         })
     }
 
+    /// 1 where |x| exceeds a threshold, 0 elsewhere and for NaN; a constant.
+    pub fn exceeds(&self, threshold: f32) -> Self {
+        if self.tensor().on_gpu().is_some() {
+            return gpu::unary(&self.stop_gradient(), Unary::Exceeds(threshold));
+        }
+        let isa = self.tensor().isa();
+        Self::constant(self.tensor().filled(self.shape(), |out| {
+            elementwise::map(isa, self.values(), out, |x| if x.abs() > threshold { 1.0 } else { 0.0 });
+        }))
+    }
+
     /// The value of `other` with this one's gradient: `x + stop_gradient(other − x)`.
     pub fn straight_through(&self, other: &Self) -> Self {
         self.same_shape(other, "straight_through");

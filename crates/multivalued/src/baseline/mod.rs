@@ -32,22 +32,21 @@ fn descend(
     adam: &mut Adam,
     rate: f32,
 ) -> StepResult {
-    let mut read = vec![&losses.total, &losses.reconstruction];
-    read.extend(&losses.divergence);
-    let read = Var::items(&read);
-    let terms = LossTerms {
-        total: read[0],
-        reconstruction: read[1],
-        divergence: read.get(2).copied().unwrap_or(0.0),
+    let gradients = tape.backward(&losses.total);
+    let Losses { total, reconstruction, divergence } = losses;
+    let total = total.into_tensor();
+    let (reconstruction, divergence) = (reconstruction.into_tensor(), divergence.map(Var::into_tensor));
+    let mut read = vec![&total, &reconstruction];
+    read.extend(&divergence);
+    let (stepped, read) = adam.step_and_read(parameters, &gradients, rate, &total, &read);
+    let mut result = StepResult::without_codes(LossTerms {
+        total: read[0][0],
+        reconstruction: read[1][0],
+        divergence: read.get(2).map_or(0.0, |value| value[0]),
         ..LossTerms::default()
-    };
-    let mut result = StepResult::without_codes(terms);
-    if terms.total.is_finite() {
-        let gradients = tape.backward(&losses.total);
-        drop(losses);
-        if let Stepped::Moved { gradient_norm } = adam.step(parameters, &gradients, rate) {
-            (result.gradient_norm, result.moved) = (gradient_norm, true);
-        }
+    });
+    if let Stepped::Moved { gradient_norm } = stepped {
+        (result.gradient_norm, result.moved) = (gradient_norm, true);
     }
     result
 }

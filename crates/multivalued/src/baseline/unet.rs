@@ -75,7 +75,7 @@ impl Unet {
         let weights = Tensor::from_slice(&self.device, [images, batch.per_image], &batch.weights);
         let means = Var::constant(weights).batched_matmul(&Var::constant(batch.annotations.clone()), images);
         // As in the method: in units of the image's mean annotated area.
-        let units: Vec<f32> = batch.areas.iter().map(|area| area.max(0.02 * size as f32)).collect();
+        let units: Vec<f32> = batch.areas.to_vec().iter().map(|area| area.max(0.02 * size as f32)).collect();
         let reconstruction =
             loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &units).mean();
         Losses { total: reconstruction.clone(), reconstruction, divergence: None }

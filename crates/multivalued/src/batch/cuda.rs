@@ -66,8 +66,9 @@ fn every_augmentation_but_noise_is_the_same_on_a_gpu() {
                 let different = masks.iter().zip(&expected_masks).filter(|(a, b)| a != b).count();
                 let allowed = if turned { 0 } else { masks.len() / 200 };
                 assert!(different <= allowed, "{what}: {different} of {} mask values", masks.len());
-                if turned {
-                    assert_eq!(found.areas, expected.areas, "{what}");
+                // Of masks that may differ in a pixel here and there.
+                for (a, b) in found.areas.to_vec().iter().zip(expected.areas.to_vec()) {
+                    assert!((a - b).abs() <= 1e-5 * b + different as f32, "{what}: area {a}, not {b}");
                 }
             }
         }

@@ -1,15 +1,15 @@
 //! Training cases that stay on a GPU, which augments them and puts them into batches.
 //!
-//! The same is drawn and done as on the processor, but for three things: noise comes from a generator of the
-//! GPU's own; annotations that are the same output are gathered before augmentation; and areas are those of
-//! the annotations before it, times the scale's square, since counting them would need the batch here.
+//! The same is drawn and done as on the processor, but for two things: noise comes from a generator of the
+//! GPU's own, and annotations that are the same output are gathered before augmentation, not after it.
 
-use super::{Annotations, Batch, TrainingSet, interleaved, write_targets};
+use super::{Annotations, Batch, Frame, TrainingSet, interleaved, write_targets};
 use crate::Result;
+use crate::loss::foreground_annotations;
 use multivalued_data::Case;
 use multivalued_data::augment::{self, Placement};
 use multivalued_data::normalise::Normalisation;
-use multivalued_engine::{Cuda, Intensity, Pick, Rescale, ResidentImages};
+use multivalued_engine::{Cuda, Intensity, Pick, Rescale, ResidentImages, Tensor, Var};
 use rayon::prelude::*;
 
 /// The share of a GPU's free memory that training cases may take.
@@ -25,7 +25,7 @@ pub(super) struct Resident {
     annotations: ResidentImages,
     /// Which of them is a case's first.
     first: Vec<usize>,
-    /// The same annotations in this machine's memory, by case: weights and areas.
+    /// The same annotations by case in this machine's memory, for their weights.
     cases: Vec<Annotations>,
     /// Width and height of all images.
     size: [usize; 2],
@@ -84,14 +84,9 @@ impl Resident {
         let order = set.order(step);
         let changes: Vec<_> = (0..order.len()).map(|place| set.drawn(step, place)).collect();
         let chosen: Vec<&Annotations> = order.iter().map(|&case| &self.cases[case]).collect();
-        let (mut frame, drawn) = set.frame(step, &chosen, order);
+        let (frame, drawn) = set.frame(step, &chosen, order);
         let placements: Vec<Placement> = changes.iter().map(|change| change.placement(self.size)).collect();
         let [width, height] = placements[0].size;
-        let pixels = width * height;
-        let most = (pixels * set.recipe.model.classes) as f64;
-        for (area, change) in frame.areas.iter_mut().zip(&changes) {
-            *area = (f64::from(*area) * change.area_factor()).min(most) as f32;
-        }
         let pick = |image: Option<usize>, placement: &Placement| {
             let &Placement { from, matrix, .. } = placement;
             Pick { image, from, matrix }
@@ -106,7 +101,8 @@ impl Resident {
             .collect();
         let rows = annotations.len();
         let annotations = self.annotations.gather(&annotations, [height, width]);
-        let annotations = annotations.reshaped([rows, pixels * self.output_channels]);
+        let annotations = annotations.reshaped([rows, width * height * self.output_channels]);
+        let areas = self.areas(&annotations, &frame);
         let images = match self.rescale {
             None => self.images.gather(&images, [height, width]),
             Some(rescale) => {
@@ -120,6 +116,15 @@ impl Resident {
                 self.images.gather_adjusted(&images, [height, width], &intensities, rescale)
             }
         };
-        frame.with(images, annotations)
+        frame.with(images, annotations, areas)
+    }
+
+    /// The mean annotated pixels of each image, as augmentation has left them.
+    fn areas(&self, annotations: &Tensor, frame: &Frame) -> Tensor {
+        let rows = frame.weights.len();
+        let weights = Tensor::from_slice(&annotations.device(), [rows], &frame.weights);
+        let annotated = foreground_annotations(annotations, self.output_channels).sum_rows();
+        let weighted = annotated.mul(&Var::constant(weights));
+        weighted.reshape([rows / frame.per_image, frame.per_image]).sum_rows().into_tensor()
     }
 }

@@ -1,11 +1,15 @@
 //! C: the codebook. Lookup of the nearest code, the moving average that follows the embeddings, and the
 //! covariance step that keeps codes apart.
 
+mod tensors;
+#[cfg(test)]
+mod tests;
+
 use super::blocks::Init;
 use super::simplex_etf::orthonormal_rows;
 use crate::recipe::{Lookup, ModelRecipe};
 use multivalued_data::draw::Draw;
-use multivalued_engine::{ParameterId, Parameters, Tape, Tensor, Var};
+use multivalued_engine::{Device, ParameterId, Parameters, Tape, Tensor, Var};
 
 /// N codes of m dimensions, and how often each was used lately.
 pub(crate) struct Codebook {
@@ -76,7 +80,7 @@ impl Codebook {
         }
     }
 
-    /// The nearest code of each embedding; ties go to the lower index.
+    /// The nearest code of each embedding; ties go to the lower index. Other tensors are read with it.
     ///
     /// ```text
     /// s = argmin_j ‖z − c_j‖²
@@ -84,26 +88,97 @@ impl Codebook {
     ///
     /// Paper: eq. (nearest), §3.2. With `lookup = "cosine"` both have length one, so that no code wins
     /// by being short. Codes in reserve are not looked at.
-    pub fn nearest(&self, parameters: &Parameters, embeddings: &Tensor, active: &[usize]) -> Vec<usize> {
-        let codes = self.codes_of(parameters);
-        let lengths: Vec<f32> =
-            codes.chunks_exact(self.dim).map(|code| code.iter().map(|c| c * c).sum()).collect();
-        let embeddings = embeddings.to_vec();
-        embeddings
-            .chunks_exact(self.dim)
-            .map(|z| {
-                let distance = |j: usize| {
-                    let code = &codes[j * self.dim..][..self.dim];
-                    lengths[j] - 2.0 * z.iter().zip(code).map(|(z, c)| z * c).sum::<f32>()
-                };
-                let start = (active[0], distance(active[0]));
+    pub fn nearest(
+        &self,
+        parameters: &Parameters,
+        embeddings: &Tensor,
+        active: &[usize],
+        others: &[&Tensor],
+    ) -> (Vec<usize>, Vec<Vec<f32>>) {
+        let (n, m) = (self.count, self.dim);
+        let codes = parameters.get(self.codes).tensor();
+        let rows = embeddings.shape()[0];
+        let least = |distance: &dyn Fn(usize, usize) -> f32| {
+            let of_row = |row| {
+                let start = (active[0], distance(row, active[0]));
                 active[1..]
                     .iter()
-                    .map(|&j| (j, distance(j)))
+                    .map(|&j| (j, distance(row, j)))
                     .fold(start, |best, next| if next.1 < best.1 { next } else { best })
                     .0
-            })
-            .collect()
+            };
+            (0..rows).map(of_row).collect()
+        };
+        if let Device::Cuda(_) = embeddings.device() {
+            let [lengths, products] = tensors::compared(codes, embeddings);
+            let mut read = Tensor::to_vecs(&[&[&lengths, &products], others].concat());
+            let others = read.split_off(2);
+            return (least(&|row, j| read[0][j] - 2.0 * read[1][row * n + j]), others);
+        }
+        let mut read = Tensor::to_vecs(&[&[codes, embeddings], others].concat());
+        let others = read.split_off(2);
+        let row = |of: usize, at: usize| &read[of][at * m..][..m];
+        let lengths: Vec<f32> = (0..n).map(|j| row(0, j).iter().map(|c| c * c).sum()).collect();
+        let product = |i: usize, j: usize| row(1, i).iter().zip(row(0, j)).map(|(z, c)| z * c).sum::<f32>();
+        (least(&|i, j| lengths[j] - 2.0 * product(i, j)), others)
+    }
+
+    /// Follows the embeddings where an average is wanted, then makes a covariance step.
+    ///
+    /// # Shapes
+    /// responsibilities [batch, code_count], embeddings [batch, code_dim]
+    pub fn update(
+        &self,
+        parameters: &mut Parameters,
+        responsibilities: &[f32],
+        embeddings: &Tensor,
+        rule: &Update,
+    ) -> Covariance {
+        let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor().clone());
+        let (codes, usage, covariance) = match embeddings.device() {
+            Device::Cuda(_) => self.updated_tensors(codes, usage, responsibilities, embeddings, rule),
+            _ => self.updated(&codes, &usage, responsibilities, embeddings, rule),
+        };
+        parameters.set(self.codes, codes);
+        parameters.set(self.usage, usage);
+        covariance
+    }
+
+    /// What [`update`](Self::update) makes of codes and usage, on this machine's processor.
+    fn updated(
+        &self,
+        codes: &Tensor,
+        usage: &Tensor,
+        responsibilities: &[f32],
+        embeddings: &Tensor,
+        rule: &Update,
+    ) -> (Tensor, Tensor, Covariance) {
+        let [mut new_codes, mut new_usage] = [codes, usage].map(Tensor::to_vec);
+        if let Some(decay) = rule.decay {
+            self.follow(&mut new_codes, &mut new_usage, responsibilities, &embeddings.to_vec(), decay);
+        }
+        let covariance = self.separate(&mut new_codes, &new_usage, rule.threshold, rule.step);
+        let tensor = |like: &Tensor, values: &[f32]| Tensor::from_slice(&like.device(), like.shape(), values);
+        (tensor(codes, &new_codes), tensor(usage, &new_usage), covariance)
+    }
+
+    /// The same where the tensors are.
+    fn updated_tensors(
+        &self,
+        codes: Tensor,
+        usage: Tensor,
+        responsibilities: &[f32],
+        embeddings: &Tensor,
+        rule: &Update,
+    ) -> (Tensor, Tensor, Covariance) {
+        let unit_length = self.lookup == Lookup::Cosine;
+        let [mut codes, mut usage] = [codes, usage].map(Var::constant);
+        if let Some(decay) = rule.decay {
+            [codes, usage] =
+                tensors::follow([codes, usage], responsibilities, embeddings, decay, unit_length);
+        }
+        let (codes, covariance) = tensors::separate(&codes, &usage, rule, unit_length);
+        (codes.into_tensor(), usage.into_tensor(), covariance)
     }
 
     /// Moves codes towards the mean of the embeddings assigned to them.
@@ -115,18 +190,15 @@ impl Codebook {
     /// Paper: Algorithm 1, the exponential moving average. Differs: the paper recomputes c = m / n from
     /// two buffers, which undoes the covariance step at the next hit; this form keeps C as the only
     /// state, is the same algebra for m = n c, and leaves codes without a hit alone.
-    ///
-    /// # Shapes
-    /// responsibilities [batch, code_count], embeddings [batch, code_dim]
-    pub fn follow(
+    fn follow(
         &self,
-        parameters: &mut Parameters,
+        codes: &mut [f32],
+        usage: &mut [f32],
         responsibilities: &[f32],
-        embeddings: &Tensor,
+        embeddings: &[f32],
         decay: f32,
     ) {
         let (n, m) = (self.count, self.dim);
-        let embeddings = embeddings.to_vec();
         let mut hits = vec![0.0f32; n];
         let mut sums = vec![0.0f32; n * m];
         for (r, z) in responsibilities.chunks_exact(n).zip(embeddings.chunks_exact(m)) {
@@ -135,48 +207,45 @@ impl Codebook {
                 sums[j * m..][..m].iter_mut().zip(z).for_each(|(sum, z)| *sum += r[j] * z);
             }
         }
-        let mut counts = vec![0.0; n];
-        parameters.modify(self.usage, |usage| {
-            for (usage, hit) in usage.iter_mut().zip(&hits) {
-                *usage = decay * *usage + (1.0 - decay) * hit;
+        for (usage, hit) in usage.iter_mut().zip(&hits) {
+            *usage = decay * *usage + (1.0 - decay) * hit;
+        }
+        for j in (0..n).filter(|&j| hits[j] > 0.0) {
+            let code = &mut codes[j * m..][..m];
+            let step = (1.0 - decay) / usage[j].max(1e-3);
+            for (c, sum) in code.iter_mut().zip(&sums[j * m..]) {
+                *c += step * (sum - hits[j] * *c);
             }
-            counts.copy_from_slice(usage);
-        });
-        let normalise = self.lookup == Lookup::Cosine;
-        parameters.modify(self.codes, |codes| {
-            for j in (0..n).filter(|&j| hits[j] > 0.0) {
-                let code = &mut codes[j * m..][..m];
-                let step = (1.0 - decay) / counts[j].max(1e-3);
-                for (c, sum) in code.iter_mut().zip(&sums[j * m..]) {
-                    *c += step * (sum - hits[j] * *c);
-                }
-                if normalise {
-                    to_unit_length(code);
-                }
+            if self.lookup == Lookup::Cosine {
+                to_unit_length(code);
             }
-        });
+        }
     }
 
     /// One descent step on the covariance loss of the codes in use, and its value before.
-    pub fn separate(&self, parameters: &mut Parameters, threshold: f32, step: f32) -> Covariance {
-        let used: Vec<bool> =
-            parameters.get(self.usage).tensor().to_vec().iter().map(|&usage| usage > MIN_USAGE).collect();
-        let mut result = None;
-        let normalise = self.lookup == Lookup::Cosine;
-        parameters.modify(self.codes, |codes| {
-            let (covariance, gradient) = covariance_loss(codes, self.dim, threshold);
-            if step > 0.0 && covariance.violating > 0 {
-                for (j, code) in codes.chunks_exact_mut(self.dim).enumerate().filter(|(j, _)| used[*j]) {
-                    code.iter_mut().zip(&gradient[j * self.dim..]).for_each(|(c, g)| *c -= step * g);
-                    if normalise {
-                        to_unit_length(code);
-                    }
+    fn separate(&self, codes: &mut [f32], usage: &[f32], threshold: f32, step: f32) -> Covariance {
+        let (covariance, gradient) = covariance_loss(codes, self.dim, threshold);
+        if step > 0.0 && covariance.violating > 0 {
+            let used = |j: &usize| usage[*j] > MIN_USAGE;
+            for (j, code) in codes.chunks_exact_mut(self.dim).enumerate().filter(|(j, _)| used(j)) {
+                code.iter_mut().zip(&gradient[j * self.dim..]).for_each(|(c, g)| *c -= step * g);
+                if self.lookup == Lookup::Cosine {
+                    to_unit_length(code);
                 }
             }
-            result = Some(covariance);
-        });
-        result.expect("the closure ran")
+        }
+        covariance
     }
+}
+
+/// How a codebook moves after a step.
+pub(crate) struct Update {
+    /// κ of the moving average; none where codes do not follow the embeddings.
+    pub decay: Option<f32>,
+    /// τ of the covariance loss.
+    pub threshold: f32,
+    /// The rate of the covariance step.
+    pub step: f32,
 }
 
 /// A code counts as used while its moving count is above this: never-used ones decay below it.
@@ -260,33 +329,4 @@ pub(crate) fn mean_inner_product(codes: &[f32], dim: usize, chosen: &[usize]) ->
         }
     }
     total / pairs as f32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orthogonal_codes_have_no_covariance_loss() {
-        let (covariance, gradient) = covariance_loss(&[1.0, 0.0, 0.0, 2.0], 2, 0.1);
-        assert_eq!(covariance, Covariance { loss: 0.0, violating: 0 });
-        assert_eq!(gradient, [0.0; 4]);
-    }
-
-    #[test]
-    fn the_gradient_is_that_of_the_loss() {
-        let mut draw = Draw::new(1, &["test"], 0);
-        let codes: Vec<f32> = (0..5 * 3).map(|_| draw.uniform(-1.0, 1.0) as f32).collect();
-        let threshold = 0.05;
-        let (_, gradient) = covariance_loss(&codes, 3, threshold);
-        for i in 0..codes.len() {
-            let at = |delta: f32| {
-                let mut moved = codes.clone();
-                moved[i] += delta;
-                f64::from(covariance_loss(&moved, 3, threshold).0.loss)
-            };
-            let slope = (at(1e-3) - at(-1e-3)) / 2e-3;
-            assert!((slope - f64::from(gradient[i])).abs() < 2e-3, "{i}: {slope} against {}", gradient[i]);
-        }
-    }
 }

@@ -11,7 +11,7 @@ mod parity;
 mod simplex_etf;
 
 pub(crate) use blocks::{Init, Linear};
-pub(crate) use codebook::{Codebook, mean_inner_product, orthogonality_threshold};
+pub(crate) use codebook::{Codebook, Update, mean_inner_product, orthogonality_threshold};
 pub(crate) use generator::{Decoded, Generator};
 pub(crate) use image_encoder::ImageEncoder;
 pub(crate) use pair_encoder::PairEncoder;
@@ -21,6 +21,7 @@ use crate::Result;
 use crate::recipe::{ModelRecipe, Recipe, Space};
 use classifier::Classifier;
 use multivalued_engine::{Device, ParameterId, Parameters, Tape, Tensor, Var};
+use std::sync::{Mutex, PoisonError};
 
 /// All networks, and their parameters.
 pub struct Model {
@@ -33,6 +34,9 @@ pub struct Model {
     generator: Generator,
     /// 1 for codes that take part, 0 for those in reserve.
     active: ParameterId,
+    /// The codes that take part, with the tensor they were read from: every step asks for them, and a GPU is
+    /// asked again only when the tensor is another.
+    known_active: Mutex<Option<(Tensor, Vec<usize>)>>,
     device: Device,
 }
 
@@ -79,6 +83,7 @@ impl Model {
             classifier,
             generator,
             active,
+            known_active: Mutex::default(),
             device: device.clone(),
             parameters,
         })
@@ -96,8 +101,17 @@ impl Model {
 
     /// The codes that take part, by index.
     pub fn active_codes(&self) -> Vec<usize> {
-        let active = self.parameters.get(self.active).tensor().to_vec();
-        (0..active.len()).filter(|&j| active[j] > 0.5).collect()
+        let tensor = self.parameters.get(self.active).tensor();
+        let mut known = self.known_active.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((read, codes)) if read.shares_values(tensor) => codes.clone(),
+            _ => {
+                let active = tensor.to_vec();
+                let codes: Vec<usize> = (0..active.len()).filter(|&j| active[j] > 0.5).collect();
+                *known = Some((tensor.clone(), codes.clone()));
+                codes
+            }
+        }
     }
 
     /// Puts all codes but these into reserve.

@@ -1,7 +1,7 @@
 //! The codebook and the frame against golden values from PyTorch (`reference/method.py`).
 
 use super::blocks::Init;
-use super::codebook::{Codebook, covariance_loss, orthogonality_threshold};
+use super::codebook::{Codebook, Update, covariance_loss, orthogonality_threshold};
 use super::simplex_etf;
 use crate::fixture::{assert_close, golden, wave};
 use crate::recipe::{Lookup, ModelRecipe};
@@ -32,7 +32,8 @@ fn moving_average_of_the_codes() {
     assigned.iter().enumerate().for_each(|(row, code)| responsibilities[row * 4 + code] = 1.0);
     let embeddings = Tensor::from_slice(&device, [5, 3], &wave(15, 0.9, 1.0, 0.0));
     for _ in 0..3 {
-        codebook.follow(&mut parameters, &responsibilities, &embeddings, 0.9);
+        let rule = Update { decay: Some(0.9), threshold: 1.0, step: 0.0 };
+        codebook.update(&mut parameters, &responsibilities, &embeddings, &rule);
     }
     assert_close("codes", &codebook.codes_of(&parameters), &golden["codes"], 1e-5);
     let usage = parameters.get(parameters.find("codebook.usage").unwrap()).tensor().to_vec();

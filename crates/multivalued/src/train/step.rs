@@ -21,7 +21,7 @@ use super::schedule::{Weights, learning_rate, rule, weights};
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::Batch;
 use crate::loss::{self, Compared};
-use crate::model::{Encoded, Model, orthogonality_threshold};
+use crate::model::{Encoded, Model, Update, orthogonality_threshold};
 use crate::recipe::{Recipe, Space};
 use multivalued_engine::{Adam, Stepped, Tape, Tensor, Var};
 
@@ -110,47 +110,47 @@ pub(crate) fn step(
     let Losses { encoded, assigned, cross_entropy, energy, total } =
         losses(model, &tape, recipe, batch, progress);
 
-    let mut read = vec![&total, &assigned.reconstruction, &cross_entropy];
-    read.extend(&assigned.commitment);
-    read.extend(&assigned.overlap);
-    read.extend(&energy);
-    let mut read = Var::items(&read).into_iter();
-    let mut next = |is_there: bool| if is_there { read.next().unwrap_or(0.0) } else { 0.0 };
+    let Assigned { reconstruction, targets, commitment, overlap, outputs, followed } = assigned;
+    let h = encoded.h.tensor().clone();
+    drop((encoded, outputs));
+    let gradients = tape.backward(&total);
+    let total = total.into_tensor();
+    let terms = [reconstruction, cross_entropy].map(Var::into_tensor);
+    let some_terms = [commitment, overlap, energy].map(|term| term.map(Var::into_tensor));
+    let mut read = vec![&total, &h, &terms[0], &terms[1]];
+    read.extend(some_terms.iter().flatten());
+    // All that a step is watched by is read with the norm, at its end: a GPU is waited for here, for the
+    // assignment's distances, and for the codes' moving average where there is one.
+    let rate = learning_rate(&recipe.train, step, progress);
+    let (stepped, read) = adam.step_and_read(&mut model.parameters, &gradients, rate, &total, &read);
+    drop(gradients);
+    let h_norm = mean_length(&read[1], h.shape().last());
+    let mut some_read = read[4..].iter();
+    let [commitment, overlap, energy] = some_terms
+        .map(|term| term.map_or(0.0, |_| some_read.next().expect("every term that is there was read")[0]));
     let mut terms = LossTerms {
-        total: next(true),
-        reconstruction: next(true),
-        cross_entropy: next(true),
-        commitment: next(assigned.commitment.is_some()),
+        total: read[0][0],
+        reconstruction: read[2][0],
+        cross_entropy: read[3][0],
+        commitment,
         covariance: 0.0,
-        overlap: next(assigned.overlap.is_some()),
-        energy: next(energy.is_some()),
+        overlap,
+        energy,
         divergence: 0.0,
     };
-    let h_norm = mean_length(encoded.h.tensor());
-    let usage = usage(&assigned.targets, count);
-    let first_codes = assigned
-        .targets
-        .chunks_exact(count)
-        .map(|row| (0..count).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0))
-        .collect();
-    let finite = terms.total.is_finite();
-    let followed = assigned.followed;
-    drop((assigned.outputs, assigned.overlap, encoded));
-
-    let mut gradient_norm = f32::NAN;
-    let mut moved = false;
-    if finite {
-        let gradients = tape.backward(&total);
-        drop((total, cross_entropy, energy));
-        let rate = learning_rate(&recipe.train, step, progress);
-        if let Stepped::Moved { gradient_norm: norm } = adam.step(&mut model.parameters, &gradients, rate) {
-            (gradient_norm, moved) = (norm, true);
-        }
-    }
+    let (moved, gradient_norm) = match stepped {
+        Stepped::Moved { gradient_norm } => (true, gradient_norm),
+        Stepped::NotFinite => (false, f32::NAN),
+    };
     if moved && let Some((responsibilities, embeddings)) = followed {
         terms.covariance = update_codebook(model, recipe, &responsibilities, &embeddings);
     }
-    StepResult { terms, moved, gradient_norm, h_norm, usage, first_codes, targets: assigned.targets }
+    let first_codes = targets
+        .chunks_exact(count)
+        .map(|row| (0..count).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0))
+        .collect();
+    let usage = usage(&targets, count);
+    StepResult { terms, moved, gradient_norm, h_norm, usage, first_codes, targets }
 }
 
 /// Encodes, assigns, and computes every term.
@@ -209,13 +209,17 @@ fn assign_by_output(
     let logits = model.generate_all(tape, encoded, &codes);
     let size = logits.shape().volume() / (images * j);
 
+    // Annotations are assigned here and not on a GPU: distances and probabilities are a few thousand values,
+    // which cross at once, and finding the cheapest pairs is a search, image by image, in microseconds.
+    let probabilities = model.probabilities(encoded, &codes);
+    let others = [probabilities.tensor(), &batch.areas];
+    let (mut distances, read) = loss::cross_entropy_distances(&logits, &batch.annotations, images, &others);
+    let (probabilities, areas) = (&read[0], &read[1]);
     // Distances in units of the image's mean annotated area, so that small lesions count as much.
-    let units: Vec<f32> = batch.areas.iter().map(|area| area.max(0.02 * size as f32)).collect();
-    let mut distances = loss::cross_entropy_distances(&logits, &batch.annotations, images);
+    let units: Vec<f32> = areas.iter().map(|area| area.max(0.02 * size as f32)).collect();
     for (image, distances) in distances.chunks_exact_mut(k * j).enumerate() {
         distances.iter_mut().for_each(|d| *d /= units[image]);
     }
-    let probabilities = model.probabilities(encoded, &codes).tensor().to_vec();
     let mut shares = vec![0.0f32; images * k * j]; // [images·K, J]: weight · responsibility
     let mut parts = vec![0.0f32; images * j * k]; // [images·J, K]: an annotation's part in a code's target
     let mut masses = vec![0.0f32; images * j];
@@ -290,12 +294,14 @@ fn assign_by_embedding(
     let annotations = annotations.reshape([real.len(), height, width, channels]);
     let embedding = pair_encoder.forward(tape, &images.gather_rows(&image_of), &annotations);
     let z = model.codebook.comparable(&embedding).gather_rows(&place);
-    let nearest = model.codebook.nearest(&model.parameters, z.tensor(), &model.active_codes());
+    let others = [&batch.areas];
+    let (nearest, read) =
+        model.codebook.nearest(&model.parameters, z.tensor(), &model.active_codes(), &others);
     let c = model.codebook.codes(tape).stop_gradient().gather_rows(&nearest);
     let logits = model.generate(tape, encoded, &z.straight_through(&c));
 
     let size = logits.shape().volume() / rows;
-    let units: Vec<f32> = (0..rows).map(|row| batch.areas[row / k].max(0.02 * size as f32)).collect();
+    let units: Vec<f32> = (0..rows).map(|row| read[0][row / k].max(0.02 * size as f32)).collect();
     let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, &batch.annotations, &units);
     let overlap = (weights.overlap > 0.0).then(|| compared(model, &logits, batch, rows));
     let overlap = overlap.map(|compared| compared.overlap(&batch.weights).scale(k as f32));
@@ -350,16 +356,16 @@ fn energy(model: &Model, tape: &Tape, encoded: &Encoded, assigned: &Assigned, ba
 fn update_codebook(model: &mut Model, recipe: &Recipe, responsibilities: &[f32], embeddings: &Tensor) -> f32 {
     let Model { codebook, parameters, .. } = model;
     let fixed = recipe.loss.average_decay >= 1.0;
-    if !fixed {
-        codebook.follow(parameters, responsibilities, embeddings, recipe.loss.average_decay);
-    }
-    let step = if fixed { 0.0 } else { recipe.loss.covariance };
-    codebook.separate(parameters, orthogonality_threshold(model.recipe.code_dim), step).loss
+    let rule = Update {
+        decay: (!fixed).then_some(recipe.loss.average_decay),
+        threshold: orthogonality_threshold(model.recipe.code_dim),
+        step: if fixed { 0.0 } else { recipe.loss.covariance },
+    };
+    codebook.update(parameters, responsibilities, embeddings, &rule).loss
 }
 
-fn mean_length(rows: &Tensor) -> f32 {
-    let width = rows.shape().last();
-    let values = rows.to_vec();
+/// Of rows of some width.
+fn mean_length(values: &[f32], width: usize) -> f32 {
     let lengths = values.chunks_exact(width).map(|row| row.iter().map(|v| v * v).sum::<f32>().sqrt());
     lengths.sum::<f32>() / (values.len() / width) as f32
 }

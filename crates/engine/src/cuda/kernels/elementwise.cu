@@ -1,7 +1,7 @@
 // Operations value by value, copies between layouts, and gathering of rows.
 
 enum Binary { ADD, SUB, MUL, DIV, NEGATIVE_MUL };
-enum Unary { SCALE, ADD_SCALAR, EXP, LN, SIGMOID, RELU };
+enum Unary { SCALE, ADD_SCALAR, EXP, LN, SIGMOID, RELU, EXCEEDS };
 
 __device__ __forceinline__ float sigmoid_of(float x) {
     float e = expf(-fabsf(x)), positive = 1.0f / (1.0f + e);
@@ -65,6 +65,7 @@ template <class T> __global__ void unary(const T* in, T* out, int operation, flo
             case LN: x[i] = logf(x[i]); break;
             case SIGMOID: x[i] = sigmoid_of(x[i]); break;
             case RELU: x[i] = relu_of(x[i]); break;
+            case EXCEEDS: x[i] = fabsf(x[i]) > parameter ? 1.0f : 0.0f; break;
             }
         }
         store_some(out, first, count, x);

@@ -24,11 +24,12 @@ __global__ void gradient_squares(const Trained* all, const Piece* pieces, float*
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-__global__ void gradient_norm(const float* partial, float* norm, int count) {
+// Where a loss is given that is not finite, it takes the norm's place.
+__global__ void gradient_norm(const float* partial, float* norm, int count, const float* loss) {
     float sum = 0.0f;
     for (int i = threadIdx.x; i < count; i += 256) sum += partial[i];
     sum = block_sum(sum);
-    if (threadIdx.x == 0) *norm = sqrtf(sum);
+    if (threadIdx.x == 0) *norm = loss && !isfinite(*loss) ? *loss : sqrtf(sum);
 }
 
 // Changes nothing where the norm is not finite.

@@ -25,6 +25,8 @@ pub(crate) enum Unary {
     Ln,
     Sigmoid,
     Relu,
+    /// Without a gradient.
+    Exceeds(f32),
 }
 
 impl Unary {
@@ -36,6 +38,7 @@ impl Unary {
             Self::Ln => (3, 0.0),
             Self::Sigmoid => (4, 0.0),
             Self::Relu => (5, 0.0),
+            Self::Exceeds(threshold) => (6, threshold),
         };
         [Arg::Int(number), Arg::Float(parameter)]
     }
@@ -80,7 +83,7 @@ pub(crate) fn unary(x: &Var, operation: Unary) -> Var {
     apply(x.tensor(), &out, operation);
     let saved = match operation {
         Unary::Exp | Unary::Sigmoid | Unary::Relu => out.clone(),
-        Unary::Scale(_) | Unary::AddScalar(_) | Unary::Ln => x.tensor().clone(),
+        Unary::Scale(_) | Unary::AddScalar(_) | Unary::Ln | Unary::Exceeds(_) => x.tensor().clone(),
     };
     let to_x = x.target();
     Var::record(&[x], out, move |dy, flow| {

@@ -69,15 +69,3 @@ pub(crate) fn gather_rows(x: &Var, indices: &[usize], size: usize, out_shape: &[
         });
     })
 }
-
-/// The values of single-valued tensors, brought together before they are read.
-pub(crate) fn items(tensors: &[&Tensor]) -> Vec<f32> {
-    let cuda = buffer(tensors[0]).cuda();
-    let out = empty(cuda, [tensors.len()], Element::F32);
-    for (i, tensor) in tensors.iter().enumerate() {
-        assert_eq!(tensor.shape().volume(), 1, "an item is a single value, not of shape {}", tensor.shape());
-        let from = converted(tensor, Element::F32);
-        cuda.copy(buffer(&from).pointer(), buffer(&out).pointer() + 4 * i as u64, 4);
-    }
-    out.to_vec()
-}

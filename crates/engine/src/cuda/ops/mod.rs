@@ -21,7 +21,7 @@ use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// The buffer of a tensor that is on the GPU as the operation's other operands are.
-pub(super) fn buffer(tensor: &Tensor) -> &Buffer {
+pub(crate) fn buffer(tensor: &Tensor) -> &Buffer {
     tensor.on_gpu().unwrap_or_else(|| panic!("operands of one operation are on different devices"))
 }
 
@@ -57,7 +57,7 @@ fn converted(tensor: &Tensor, to: Element) -> Tensor {
     out
 }
 
-fn wide(tensor: &Tensor) -> Tensor {
+pub(crate) fn wide(tensor: &Tensor) -> Tensor {
     converted(tensor, Element::F32)
 }
 

@@ -1,6 +1,7 @@
 //! Adam over all parameters in three launches, and averages of them in one.
 
-use super::{arg, buffer, empty, wide};
+use super::elementwise::fill;
+use super::{arg, buffer, empty, optional, wide};
 use crate::cuda::{Arg, Buffer, Cuda, Element, Grid};
 use crate::tensor::Tensor;
 
@@ -73,11 +74,15 @@ impl Work {
     }
 }
 
-/// Moves the parameters, and gives the norm of all gradients; where it is not finite, nothing moved.
-pub(crate) fn adam(cuda: &Cuda, updates: Vec<Update>, step: &Step) -> f32 {
+/// Moves the parameters, and gives the norm of all gradients, or a loss that is not finite; where what it
+/// gives is not finite, nothing moves.
+pub(crate) fn adam(cuda: &Cuda, updates: Vec<Update>, step: &Step, loss: Option<&Tensor>) -> Tensor {
+    let norm = empty(cuda, [], Element::F32);
     if updates.is_empty() {
-        return 0.0;
+        fill(&norm, 0.0);
+        return norm;
     }
+    let loss = loss.map(wide);
     let mut gradients = Vec::with_capacity(updates.len());
     let mut table = Vec::with_capacity(updates.len());
     for Update { value, moments: [m, v], gradient, rate, decay } in updates {
@@ -88,16 +93,15 @@ pub(crate) fn adam(cuda: &Cuda, updates: Vec<Update>, step: &Step) -> f32 {
     }
     let work = Work::new(cuda, &table);
     let partial = empty(cuda, [work.count], Element::F32);
-    let norm = empty(cuda, [], Element::F32);
     cuda.launch("gradient_squares", work.grid(), &[work.args(), vec![arg(&partial)]].concat());
-    let count = Arg::size(work.count);
-    cuda.launch("gradient_norm", Grid::blocks(1, 1, 1), &[arg(&partial), arg(&norm), count]);
+    let args = [arg(&partial), arg(&norm), Arg::size(work.count), optional(loss.as_ref())];
+    cuda.launch("gradient_norm", Grid::blocks(1, 1, 1), &args);
     let mut args = work.args();
     args.push(arg(&norm));
     args.extend([step.most, step.beta1, step.beta2].map(Arg::Float));
     args.extend([step.epsilon, step.correction1, step.correction2].map(Arg::Float));
     cuda.launch("adam", work.grid(), &args);
-    norm.item()
+    norm
 }
 
 /// a ← a + share · (b − a), for all pairs at once.

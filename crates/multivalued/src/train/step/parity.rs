@@ -46,7 +46,7 @@ fn golden_batch(device: &Device) -> Batch {
     let area = |row: usize| weights[row] * annotations[row * size..][..size].iter().sum::<f32>();
     Batch {
         images: Tensor::from_slice(device, [2, 9, 7, 1], &wave(2 * size, 0.5, 1.0, 0.0)),
-        areas: vec![area(0) + area(1), area(2) + area(3)],
+        areas: Tensor::from_slice(device, [2], &[area(0) + area(1), area(2) + area(3)]),
         annotations: Tensor::from_slice(device, [4, size], &annotations),
         weights,
         per_image: 2,
@@ -144,7 +144,7 @@ fn output_space_distances_are_those_of_brute_force() {
         let (pixels, j, k) = (35, 3, batch.per_image);
         let logits = wave(4 * j * pixels * channels, 0.6, 3.0, 0.2);
         let tensor = Tensor::from_slice(&device, [4 * j, 5, 7, channels], &logits);
-        let found = cross_entropy_distances(&Var::constant(tensor), &batch.annotations, 4);
+        let (found, _) = cross_entropy_distances(&Var::constant(tensor), &batch.annotations, 4, &[]);
         let targets = batch.annotations.to_vec();
         let size = pixels * channels;
         for (at, found) in found.iter().enumerate() {
