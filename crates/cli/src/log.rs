@@ -70,7 +70,7 @@ pub enum Record {
         step: u64,
         /// Passes completed.
         epoch: u64,
-        /// Seconds since this process began to train.
+        /// Seconds of training, earlier processes included.
         seconds: f64,
         /// Means of the loss terms, use of the codes, and the validation's scores where it was made.
         numbers: Numbers,
@@ -79,7 +79,7 @@ pub enum Record {
     End {
         /// Steps since the beginning.
         step: u64,
-        /// Seconds of training in this process.
+        /// Seconds of training, earlier processes included.
         seconds: f64,
         /// `finished`, `interrupted`, or what went wrong.
         reason: String,

@@ -24,6 +24,9 @@ pub struct Predictor {
 
 /// Images that are encoded together, where they have one size.
 const TOGETHER: usize = 16;
+/// Values of one of the head's layers that are computed at once: half a gigabyte. All 256 codes of a batch
+/// of LIDC slices would need sixteen times that.
+const AT_ONCE: usize = 1 << 27;
 
 impl Predictor {
     /// A predictor from trained networks and the recipe they were trained by.
@@ -93,6 +96,16 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<
 /// among the codes that take part, renormalised after the drop; outputs that are (nearly) the same are
 /// merged, since N_x counts outputs and not codes. Where nothing reaches ε, the most probable code stays.
 pub(crate) fn predict_batch(model: &Model, options: &PredictRecipe, images: &Tensor) -> Vec<Prediction> {
+    predict_in_turns(model, options, images, AT_ONCE)
+}
+
+/// The same with so many values of the head at once; codes beyond that take turns.
+fn predict_in_turns(
+    model: &Model,
+    options: &PredictRecipe,
+    images: &Tensor,
+    at_once: usize,
+) -> Vec<Prediction> {
     let tape = Tape::frozen(&model.parameters);
     let encoded = model.encode(&tape, &Var::constant(images.clone()));
     let active = model.active_codes();
@@ -102,33 +115,30 @@ pub(crate) fn predict_batch(model: &Model, options: &PredictRecipe, images: &Ten
     let kept: Vec<usize> = (0..active.len())
         .filter(|&j| rows.iter().any(|row| row[j] >= options.min_probability || best(row) == j))
         .collect();
-    let codes: Vec<usize> = kept.iter().map(|&j| active[j]).collect();
-    let logits = model.generate_all(&tape, &encoded, &codes);
-    let [_, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
-    let values = logits.into_tensor().to_vec();
-    let size = height * width * channels;
-    rows.par_iter()
-        .enumerate()
-        .map(|(image, row)| {
-            let mut hypotheses: Vec<Hypothesis> = kept
-                .iter()
-                .enumerate()
-                .filter(|(_, j)| row[**j] >= options.min_probability || best(row) == **j)
-                .map(|(k, &j)| Hypothesis {
-                    mask: mask_of(
-                        &values[(image * kept.len() + k) * size..][..size],
-                        width,
-                        height,
-                        channels,
-                    ),
-                    probability: row[j],
-                    code: active[j],
-                })
-                .collect();
-            hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
-            settle(hypotheses, options.merge_iou)
-        })
-        .collect()
+    let mut found: Vec<Vec<Hypothesis>> = rows.iter().map(|_| Vec::new()).collect();
+    let head = model.recipe.head_width.max(model.recipe.channels[0]);
+    let [batch, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
+    let turn = (at_once / (batch * height * width * head)).max(1);
+    for kept in kept.chunks(turn) {
+        let codes: Vec<usize> = kept.iter().map(|&j| active[j]).collect();
+        let logits = model.generate_all(&tape, &encoded, &codes);
+        let channels = logits.shape().last();
+        let values = logits.into_tensor().to_vec();
+        let outputs = values.par_chunks_exact(kept.len() * height * width * channels);
+        found.par_iter_mut().zip(&rows).zip(outputs).for_each(|((hypotheses, row), outputs)| {
+            for (&j, logits) in kept.iter().zip(outputs.chunks_exact(height * width * channels)) {
+                if row[j] >= options.min_probability || best(row) == j {
+                    let mask = mask_of(logits, width, height, channels);
+                    hypotheses.push(Hypothesis { mask, probability: row[j], code: active[j] });
+                }
+            }
+        });
+    }
+    let settled = found.into_par_iter().map(|mut hypotheses| {
+        hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
+        settle(hypotheses, options.merge_iou)
+    });
+    settled.collect()
 }
 
 /// A mask from one output's logits: above zero, or the class with the largest.
@@ -184,6 +194,19 @@ mod tests {
         assert_eq!(summary.len(), 2);
         assert!((summary[0].0 - 0.625).abs() < 1e-6 && summary[0].1 == 3);
         assert!((summary[1].0 - 0.375).abs() < 1e-6 && summary[1].1 == 1);
+    }
+
+    #[test]
+    fn codes_that_take_turns_say_the_same() {
+        let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, &[]);
+        let network = Network::new(&recipe, &multivalued_engine::Device::cpu()).unwrap();
+        let model = network.model().unwrap();
+        let pixels: Vec<f32> = (0..2 * 256).map(|at| (at * 37 % 101) as f32 / 100.0).collect();
+        let images = Tensor::from_slice(network.device(), [2, 16, 16, 1], &pixels);
+        let [together, alone] =
+            [AT_ONCE, 1].map(|at_once| predict_in_turns(model, &recipe.predict, &images, at_once));
+        assert!(together.iter().any(|prediction| prediction.len() > 1), "{together:?}");
+        assert_eq!(together, alone);
     }
 
     #[test]

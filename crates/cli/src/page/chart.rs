@@ -8,14 +8,14 @@ use super::html::{escaped, number};
 pub(super) const WIDTH: f64 = 560.0;
 pub(super) const HEIGHT: f64 = 240.0;
 /// Left, right, top, bottom.
-const MARGINS: [f64; 4] = [56.0, 14.0, 12.0, 40.0];
+pub(super) const MARGINS: [f64; 4] = [56.0, 14.0, 12.0, 40.0];
 
 /// Up to so many points a line shows them.
 const FEW: usize = 12;
 
 /// How an axis runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Axis {
+pub(super) struct Axis {
     low: f64,
     high: f64,
     logarithmic: bool,
@@ -25,7 +25,7 @@ struct Axis {
 
 impl Axis {
     /// An axis that holds all values, with some room; finite values only are passed in.
-    fn around(values: impl Iterator<Item = f64>, logarithmic: bool) -> Self {
+    pub fn around(values: impl Iterator<Item = f64>, logarithmic: bool) -> Self {
         let (low, high) =
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
         match (low <= high, logarithmic) {
@@ -42,7 +42,7 @@ impl Axis {
     }
 
     /// Where a value lies, 0 to 1.
-    fn share(&self, value: f64) -> f64 {
+    pub fn share(&self, value: f64) -> f64 {
         if self.logarithmic {
             (value / self.low).ln() / (self.high / self.low).ln()
         } else {
@@ -177,21 +177,11 @@ impl Chart {
             let across = left + x.share(px).clamp(0.0, 1.0) * (WIDTH - left - right);
             (across, HEIGHT - bottom - y.share(py).clamp(0.0, 1.0) * (HEIGHT - top - bottom))
         };
-        let mut svg = String::new();
+        let mut svg = rungs(&y, |value| place((x.low, value)).1);
         let (floor, end) = (HEIGHT - bottom, WIDTH - right);
-        for tick in y.ticks() {
-            let (_, py) = place((x.low, tick));
-            // Writing to a string cannot fail.
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{left}\" x2=\"{end}\" y1=\"{py:.1}\" y2=\"{py:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                left - 6.0,
-                py + 4.0,
-                tick_text(tick)
-            );
-        }
         for tick in x.ticks() {
             let (px, _) = place((tick, y.low));
+            // Writing to a string cannot fail.
             let _ = write!(
                 svg,
                 "<line class=\"axis\" x1=\"{px:.1}\" x2=\"{px:.1}\" y1=\"{floor}\" y2=\"{:.1}\"/><text x=\"{px:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
@@ -296,8 +286,24 @@ impl Chart {
     }
 }
 
+/// Lines across at the upward axis' ticks, with their values.
+pub(super) fn rungs(axis: &Axis, height: impl Fn(f64) -> f64) -> String {
+    let [left, right, ..] = MARGINS;
+    let rung = |tick: f64| {
+        let y = height(tick);
+        format!(
+            "<line class=\"grid\" x1=\"{left}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            WIDTH - right,
+            left - 6.0,
+            y + 4.0,
+            tick_text(tick)
+        )
+    };
+    axis.ticks().into_iter().map(rung).collect()
+}
+
 /// The class that colours a mark by its place; there are six.
-fn class(at: usize) -> String {
+pub(super) fn class(at: usize) -> String {
     format!("s{}", at % 6 + 1)
 }
 

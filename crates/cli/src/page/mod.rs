@@ -5,12 +5,13 @@ mod curves;
 mod exhibits;
 mod figure;
 mod html;
+mod strip;
 
 use multivalued_data::metric::calibration::ReliabilityBin;
 use multivalued_data::metric::ged::WHY_THE_LIMIT;
 use multivalued_data::report::Report;
 
-pub use figure::figures;
+pub use figure::{Drawn, figures};
 
 use crate::log::Record;
 use crate::picture::{Exhibit, spread};

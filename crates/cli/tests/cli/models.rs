@@ -53,7 +53,21 @@ fn a_baseline_is_trained_scored_predicted_and_resumed_like_the_method() {
     let lines = |name: &str| figure(name).matches("<polyline").count();
     assert_eq!(lines("validation-ged.svg"), 3, "every method");
     assert_eq!((lines("used-codes.svg"), lines("mean-inner-product.svg")), (1, 1), "the one with codes");
+    assert_eq!(figure("image-ged.svg").matches("class=\"mean\"").count(), 3, "a column for each");
+    let table = place.run(&["compare", "own", "prob", "unet", "--markdown"]).succeeds().out;
+    let cells: Vec<Vec<&str>> = table.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+    assert_eq!(cells.len(), 5, "{table}");
+    assert!(cells.iter().all(|row| row.len() == cells[0].len()), "{table}");
+    let column = |name: &str| cells[0].iter().position(|cell| *cell == name).unwrap();
+    assert_eq!(
+        (cells[2][column("run")], cells[2][column("seed")], cells[2][column("steps")]),
+        ("own", "1", "40")
+    );
+    let limit: f64 = cells[4][column("ged_limit")].parse().unwrap();
+    assert!((limit - scores.ged_limit).abs() < 1e-4 && cells[4][column("time")].ends_with(" s"), "{table}");
     fs::remove_file(place.path("unet/log.jsonl")).unwrap();
+    let table = place.run(&["compare", "own", "unet", "--markdown"]).succeeds().out;
+    assert!(table.contains("| unet | - | - | - | - | - |"), "{table}");
     place.run(&["compare", "own", "unet", "--figures", "figures"]).fails(2, &["unet", "log.jsonl"]);
 }
 
