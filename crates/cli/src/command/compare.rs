@@ -14,12 +14,13 @@ use crate::run::difference::{differences, keys};
 use crate::terminal::{complain, say};
 
 /// Scores that are shown without being asked for, and whether more is better.
-const USUAL: [(&str, bool); 11] = [
+const USUAL: [(&str, bool); 12] = [
     ("ged_exact", false),
     ("ged_limit", false),
     ("ged_16", false),
     ("hm_iou", true),
     ("dice_max_labels", true),
+    ("iou_max_labels", true),
     ("soft_dice", true),
     ("mode_ece", false),
     ("pixel_ece", false),
@@ -71,7 +72,9 @@ impl Compare {
             );
         }
         let mut rows = vec![std::iter::once("score".to_owned()).chain(names.iter().cloned()).collect()];
-        for (key, _) in reports[0].summary.numbers() {
+        // The report with the most scores has them all: an older one may lack some.
+        let scores = reports.iter().map(|report| report.summary.numbers()).max_by_key(Vec::len);
+        for (key, _) in scores.unwrap_or_default() {
             if self.all || USUAL.iter().any(|(usual, _)| *usual == key) {
                 rows.push(score_row(key, &reports, comparable));
             }

@@ -92,6 +92,32 @@ fn a_folder_of_files_is_split_trained_on_and_scored_against_its_truth() {
 }
 
 #[test]
+fn an_older_report_is_compared_by_the_scores_it_has() {
+    let place = Workplace::with_recipe();
+    place.train("new", &[]).succeeds();
+    place.train("old", &["--set", "train.steps=8"]).succeeds();
+    let path = place.path("old/report.json");
+    let mut report: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let images = report["images"].as_array().unwrap().len();
+    report.as_object_mut().unwrap().remove("mode_probabilities").expect("every shape has four modes");
+    let images = (0..images).map(|at| format!("/images/{at}"));
+    for object in ["/summary", "/intervals", "/std_over_images"].map(String::from).into_iter().chain(images) {
+        report.pointer_mut(&object).unwrap().as_object_mut().unwrap().remove("iou_max_labels").unwrap();
+    }
+    fs::write(&path, report.to_string()).unwrap();
+    for runs in [["old", "new"], ["new", "old"]] {
+        let table = place.run(&["compare", runs[0], runs[1]]).succeeds().out;
+        let row = table.lines().find(|line| line.starts_with("iou_max_labels")).unwrap_or_default();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(
+            cells.iter().position(|cell| *cell == "-"),
+            Some(if runs[0] == "old" { 1 } else { 3 }),
+            "{table}"
+        );
+    }
+}
+
+#[test]
 fn images_are_predicted_in_their_own_format() {
     let place = Workplace::with_recipe();
     place.train("run", &[]).succeeds();
