@@ -171,6 +171,7 @@ def evaluate(case):
         "hm_iou_assignment": hm_iou_assignment(y, listed),
         "soft_dice": soft_dice(y, q, listed, raw),
         "dice_max_labels": float(q @ cross_dice.max(1)),
+        "iou_max_labels": float(q @ table(iou, y, s).max(1)),
         "dice_max_outputs": float(p @ cross_dice.max(0)),
         "dice_match": float(listed_dice[linear_sum_assignment(1 - listed_dice)].mean()),
         "dice_mean": float(q @ cross_dice @ p),
@@ -193,6 +194,7 @@ def evaluate(case):
         "empty": (expected["empty_probability"], expected["empty_label_share"]),
         "pixels": (marginal(s, p), marginal(y, q)),
         "errors": [],
+        "modes": [],
     }
     if case["truth"]:
         modes, truth = merge([m["mask"] for m in case["truth"]], [m["probability"] for m in case["truth"]])
@@ -212,6 +214,7 @@ def evaluate(case):
             "n_x_1pct_error": abs(expected["n_x_1pct"] - len(modes)),
         }
         pooled["errors"] = list(predicted - truth)
+        pooled["modes"] = list(zip(predicted, truth))
     return expected, pooled
 
 
@@ -285,7 +288,7 @@ def written(mask):
 
 def main():
     document = {"about": "written by reference/metrics.py; do not edit", "draws": DRAWS, "cases": []}
-    points, empties, pixels, errors, rows = [], [], [], [], []
+    points, empties, pixels, errors, rows, modes = [], [], [], [], [], {}
     for one in cases():
         expected, pooled = evaluate(one)
         points += pooled["points"]
@@ -293,6 +296,8 @@ def main():
         pixels.append(pooled["pixels"])
         errors.append(pooled["errors"])
         rows.append(expected)
+        if len(pooled["modes"]) == 4:
+            modes[one["id"]] = pooled["modes"]
         height, width = one["annotations"][0]["mask"].shape[1:]
         strip = lambda items: [{**item, "mask": written(item["mask"])} for item in items]
         document["cases"].append({
@@ -321,6 +326,14 @@ def main():
         document["summary"][key] = float(np.mean([row[key] for row in rows if key in row]))
     document["std_over_images"] = {
         key: float(np.std([row[key] for row in rows if key in row])) for key in sorted(keys)
+    }
+    predicted, truth = np.moveaxis(np.array(list(modes.values())), 2, 0)
+    document["mode_probabilities"] = {
+        "cases": list(modes),
+        "modes": [
+            {"mean": float(predicted[:, k].mean()), "std": float(predicted[:, k].std()), "truth": float(truth[:, k].mean())}
+            for k in range(4)
+        ],
     }
     path = Path(__file__).parent / "golden" / "metrics.json"
     path.write_text(json.dumps(document, indent=1) + "\n")

@@ -55,6 +55,7 @@ fn identical_sets_in_another_order() {
     close(matching::hm_iou_by_assignment(&same), 1.0);
     close(matching::dice_match(&same), 1.0);
     close(matching::dice_max_of_labels(&same), 1.0);
+    close(matching::iou_max_of_labels(&same), 1.0);
     close(matching::dice_max_of_outputs(&same), 1.0);
     close(soft::soft_dice(&same), 1.0);
     // Where all readers and the output agree there is nothing left to differ.
@@ -124,6 +125,7 @@ fn an_output_of_probability_zero_is_no_output() {
     let comparison = compare(&labels, &prediction);
     // The exact match has probability zero: it may neither be the best Dice nor the assigned output.
     close(matching::dice_max_of_labels(&comparison), 2.0 / 3.0);
+    close(matching::iou_max_of_labels(&comparison), 0.5);
     close(calibration::mode_nll(&comparison), std::f64::consts::LN_2);
     assert_eq!(count::at_least(comparison.outputs().weights(), 0.0), 2);
 }
@@ -216,6 +218,15 @@ fn the_log_likelihood_has_a_floor() {
     let labels = case("floor", &[bits("0011")]);
     let prediction = prediction(&["1100", "0011"].map(bits), &[0.999_999_9, 1e-7]);
     close(calibration::mode_nll(&compare(&labels, &prediction)), -(1e-5f64.ln()));
+}
+
+#[test]
+fn the_best_iou_of_weighted_labels_by_hand() {
+    let labels = weighted_case("best", &["1100", "0000", "0111"].map(bits), &[2.0, 1.0, 1.0]);
+    let prediction = prediction(&["1000", "0011", "1110"].map(bits), &[0.8, 0.1, 0.1]);
+    // The best of 1/2, 0 and 2/3; of nothing but 0; of 0, 2/3 and 2/4. Probabilities are not read.
+    let found = matching::iou_max_of_labels(&compare(&labels, &prediction));
+    close(found, 0.5 * 2.0 / 3.0 + 0.25 * 0.0 + 0.25 * 2.0 / 3.0);
 }
 
 #[test]

@@ -15,6 +15,14 @@ struct Golden {
     cases: Vec<GoldenCase>,
     summary: BTreeMap<String, f64>,
     std_over_images: BTreeMap<String, f64>,
+    mode_probabilities: GoldenModes,
+}
+
+/// The modes' probabilities over the cases that have equally many.
+#[derive(Deserialize)]
+struct GoldenModes {
+    cases: Vec<String>,
+    modes: Vec<BTreeMap<String, f64>>,
 }
 
 #[derive(Deserialize)]
@@ -106,5 +114,16 @@ fn every_metric_agrees_with_the_reference() {
     for (key, &expected) in &golden.std_over_images {
         check("std over images", key, report["std_over_images"][key].as_f64(), expected);
     }
-    assert!(compared > 480, "only {compared} numbers compared");
+    let chosen = |index: &usize| golden.mode_probabilities.cases.contains(&golden.cases[*index].id);
+    let chosen: Vec<usize> = (0..cases.len()).filter(chosen).collect();
+    let cases: Vec<Case> = chosen.iter().map(|&index| cases[index].clone()).collect();
+    let predictions: Vec<Prediction> = chosen.iter().map(|&index| predictions[index].clone()).collect();
+    let report = evaluate(&cases, &predictions, &Settings::new("golden")).unwrap();
+    assert_eq!(report.mode_probabilities.len(), golden.mode_probabilities.modes.len());
+    for (mode, golden) in report.mode_probabilities.iter().zip(&golden.mode_probabilities.modes) {
+        for (key, found) in [("mean", mode.mean), ("std", mode.std), ("truth", mode.truth)] {
+            check("mode probabilities", key, Some(found), golden[key]);
+        }
+    }
+    assert!(compared > 510, "only {compared} numbers compared");
 }

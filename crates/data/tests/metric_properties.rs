@@ -111,13 +111,17 @@ proptest! {
         let comparison = Comparison::new(&case, &prediction).unwrap();
         let exact = ged::exact(&comparison);
         prop_assert!((-1e-12..=2.0).contains(&exact), "GED {exact}");
-        let shares: [fn(&Comparison) -> f64; 8] = [
+        let shares: [fn(&Comparison) -> f64; 9] = [
             matching::hm_iou, matching::dice_match, matching::dice_mean, matching::dice_max_of_labels,
-            matching::dice_max_of_outputs, soft::soft_dice, diversity::of_labels, diversity::of_outputs,
+            matching::iou_max_of_labels, matching::dice_max_of_outputs, soft::soft_dice, diversity::of_labels, diversity::of_outputs,
         ];
         for share in shares {
             prop_assert!((-1e-12..=1.0 + 1e-12).contains(&share(&comparison)));
         }
+        // Each label's best IoU is at least what a transport plan gives it, and at most its best Dice.
+        let best = matching::iou_max_of_labels(&comparison);
+        prop_assert!(matching::hm_iou(&comparison) <= best + 1e-9);
+        prop_assert!(best <= matching::dice_max_of_labels(&comparison) + 1e-12);
         prop_assert!((0.0..=2.0).contains(&calibration::mode_brier(&comparison)));
         prop_assert!(calibration::mode_nll(&comparison) >= 0.0);
     }

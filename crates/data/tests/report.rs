@@ -63,6 +63,7 @@ fn the_report_has_every_promised_key() {
         "ged_100",
         "hm_iou",
         "soft_dice",
+        "iou_max_labels",
         "diversity_outputs",
         "diversity_labels",
         "mode_brier",
@@ -107,6 +108,13 @@ fn pooled_scores_by_hand() {
     // error's standard deviation is that of 0 .. 39 hundredths.
     let expected = 0.01 * ((40.0f64.powi(2) - 1.0) / 12.0).sqrt();
     assert!((report.summary.mode_probability_std.unwrap() - expected).abs() < 1e-6);
+    // The first mode's mean is that of 0.4 + 0.01 k, the second one has the rest.
+    let modes = &report.mode_probabilities;
+    assert_eq!(modes.len(), 2);
+    for (mode, mean) in modes.iter().zip([0.595, 0.405]) {
+        assert!((mode.mean - mean).abs() < 1e-6 && (mode.std - expected).abs() < 1e-6, "{modes:?}");
+        assert!((mode.truth - 0.5).abs() < 1e-12, "{modes:?}");
+    }
     // The probabilities of one group are alike, so resampling groups leaves the wider interval.
     let width = |intervals: &BTreeMap<String, [f64; 2]>| {
         intervals["mode_probability_mae"][1] - intervals["mode_probability_mae"][0]
@@ -187,6 +195,46 @@ fn written_and_read_back() {
 }
 
 #[test]
+fn modes_have_places_only_where_all_images_have_as_many() {
+    let (mut cases, predictions) = study();
+    let modes = cases[3].truth.as_mut().unwrap();
+    modes[0].probability = 1.0;
+    modes.truncate(1);
+    let other_number = evaluate(&cases, &predictions, &settings()).unwrap();
+    cases[3].truth = None;
+    let unknown = evaluate(&cases, &predictions, &settings()).unwrap();
+    for report in [other_number, unknown] {
+        assert!(report.summary.truth.is_some() && report.mode_probabilities.is_empty());
+        assert!(!report.to_json().contains("mode_probabilities") && !report.table().contains("mode 1"));
+    }
+}
+
+#[test]
+fn a_report_of_before_a_score_is_read_and_written_without_it() {
+    let (cases, predictions) = study();
+    let report = evaluate(&cases, &predictions, &settings()).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    let mut forget = |pointer: &str, key: &str| {
+        let object = json.pointer_mut(pointer).unwrap().as_object_mut().unwrap();
+        assert!(object.remove(key).is_some(), "{pointer} had no {key}");
+    };
+    forget("", "mode_probabilities");
+    for place in ["/summary", "/intervals", "/intervals_by_group", "/std_over_images"] {
+        forget(place, "iou_max_labels");
+    }
+    (0..40).for_each(|image| forget(&format!("/images/{image}"), "iou_max_labels"));
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("older-report.json");
+    std::fs::write(&path, json.to_string()).unwrap();
+    let older = Report::read(&path).unwrap();
+    assert_eq!(older.summary.numbers().len() + 1, report.summary.numbers().len());
+    assert!(!older.table().contains("iou_max_labels") && !older.table().contains("NaN"));
+    older.write(&path).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("iou_max_labels") && !text.contains("null"), "{text}");
+    assert!(Report::read(&path).unwrap().mode_probabilities.is_empty());
+}
+
+#[test]
 fn the_table_is_aligned_and_labelled() {
     let (cases, predictions) = study();
     let table = evaluate(&cases, &predictions, &settings()).unwrap().table();
@@ -196,14 +244,16 @@ fn the_table_is_aligned_and_labelled() {
         "std over images",
         "ged_exact",
         "b3:0123",
+        "\nmode 1, true 0.5000",
+        "\nmode 2, true 0.5000",
     ] {
         assert!(table.contains(said), "{said} is missing in\n{table}");
     }
     let ends: Vec<usize> = table
         .lines()
-        .filter(|line| line.starts_with("ged_") || line.starts_with("hm_iou"))
+        .filter(|line| line.starts_with("ged_") || line.starts_with("hm_iou") || line.starts_with("mode "))
         .map(str::len)
         .collect();
-    assert!(ends.len() >= 8 && ends.iter().all(|&end| end == ends[0]), "{table}");
+    assert!(ends.len() >= 10 && ends.iter().all(|&end| end == ends[0]), "{table}");
     println!("{table}");
 }

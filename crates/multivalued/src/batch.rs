@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod cuda;
+mod order;
 mod resident;
 
 use crate::recipe::Recipe;
@@ -12,6 +13,7 @@ use multivalued_data::draw::Draw;
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Annotation, Case, Image, Mask};
 use multivalued_engine::{Device, Stage, Tensor};
+use order::Order;
 use rayon::prelude::*;
 use resident::Resident;
 
@@ -30,6 +32,7 @@ type Annotations = Vec<(Mask, f32)>;
 pub(crate) struct TrainingSet {
     count: usize,
     held: Held,
+    order: Order,
     recipe: Recipe,
 }
 
@@ -164,7 +167,12 @@ impl TrainingSet {
                 );
             }
         }
-        let mut set = Self { count: cases.len(), held: Held::Cases(Vec::new()), recipe: recipe.clone() };
+        let mut set = Self {
+            count: cases.len(),
+            held: Held::Cases(Vec::new()),
+            order: Order::new(cases.len(), recipe.train.batch, recipe.train.seed),
+            recipe: recipe.clone(),
+        };
         let alike = cases.iter().all(|case| size(case) == size(first));
         let resident = match device {
             Device::Cuda(cuda) if alike => Resident::new(&set, &cases, cuda)?,
@@ -221,19 +229,7 @@ impl TrainingSet {
 
     /// Steps in one pass over the cases; a last, smaller batch is left out where there are others.
     pub fn steps_per_epoch(&self) -> u64 {
-        (self.count / self.recipe.train.batch).max(1) as u64
-    }
-
-    /// The cases of a step: each epoch is a new order, drawn from the seed and the epoch alone.
-    fn order(&self, step: u64) -> Vec<usize> {
-        let per_epoch = self.steps_per_epoch();
-        let mut draw = Draw::new(self.recipe.train.seed, &["order"], step / per_epoch);
-        let mut order: Vec<usize> = (0..self.count).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, draw.index(i + 1));
-        }
-        let first = (step % per_epoch) as usize * self.recipe.train.batch;
-        order.into_iter().skip(first).take(self.recipe.train.batch).collect()
+        self.order.steps_per_epoch()
     }
 
     /// The batch of a step, which depends on the recipe and the step's number alone.
@@ -252,7 +248,7 @@ impl TrainingSet {
 
     /// The batch of a step in this machine's memory. Panics where the cases are on a GPU.
     pub fn host_batch(&self, step: u64) -> Result<HostBatch> {
-        let order = self.order(step);
+        let order = self.order.of_step(step);
         let augmented: Vec<Prepared>;
         let chosen: Vec<&Prepared> = match &self.held {
             Held::Prepared(prepared) => order.iter().map(|&i| &prepared[i]).collect(),

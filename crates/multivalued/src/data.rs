@@ -5,8 +5,15 @@ use crate::{Error, Result};
 use multivalued_data::Case;
 use multivalued_data::dataset::{Dataset, Options, Roster, Split};
 use multivalued_data::synthetic::Task;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+
+/// The part to learn from.
+const TRAIN: &str = "train";
+/// The part to choose by.
+const VALIDATION: &str = "validation";
+/// The part to report on.
+const TEST: &str = "test";
 
 /// Cases by what they are for, and the hash of all of them.
 pub struct Splits {
@@ -24,9 +31,7 @@ pub struct Splits {
 }
 
 impl Splits {
-    /// Loads what the recipe names. A data set's own splits (`train`, `validation` or `val`, `test`) are
-    /// kept where it states them; else its groups are split by the recipe's shares and seed.
-    /// A stated split without validation cases gives up the recipe's share of its training groups.
+    /// Loads what the recipe names; [`Splits::parts`] says how a data set is split.
     pub fn load(recipe: &DataRecipe) -> Result<Self> {
         if recipe.path.is_empty() && recipe.task.is_empty() {
             return Err(Error::recipe(
@@ -42,9 +47,9 @@ impl Splits {
             .parse()
             .map_err(|error: multivalued_data::Error| Error::recipe("data.task", error.to_string()))?;
         let task = Task::new(name, recipe.size, recipe.seed)?;
-        let mut cases = task.generate("train", recipe.train_count);
-        cases.extend(task.generate("validation", recipe.validation_count));
-        cases.extend(task.generate("test", recipe.test_count));
+        let mut cases = task.generate(TRAIN, recipe.train_count);
+        cases.extend(task.generate(VALIDATION, recipe.validation_count));
+        cases.extend(task.generate(TEST, recipe.test_count));
         let hash = Roster::of(&cases).hash().to_string();
         let test = cases.split_off(recipe.train_count + recipe.validation_count);
         let validation = cases.split_off(recipe.train_count);
@@ -62,40 +67,63 @@ impl Splits {
             }
         };
         let roster = Roster::of(&cases);
-        let split = match dataset.stated_split(&roster)? {
-            Some(split) => split,
-            None => {
-                let rest = 1.0 - recipe.validation_share - recipe.test_share;
-                let shares =
-                    [("train", rest), ("validation", recipe.validation_share), ("test", recipe.test_share)];
-                let shares: Vec<(&str, f64)> = shares.into_iter().filter(|(_, share)| *share > 0.0).collect();
-                Split::by_group(&roster, &shares, recipe.seed)?
-            }
-        };
-        let hash = roster.hash().to_string();
-        let mut by_id: HashMap<String, Case> =
-            cases.into_iter().map(|case| (case.id.clone(), case)).collect();
-        let mut take = |names: &[&str]| -> Vec<Case> {
-            let part = names.iter().find_map(|name| split.parts().get(*name));
-            part.into_iter().flatten().filter_map(|id| by_id.remove(id)).collect()
-        };
-        let (mut train, mut validation, test) =
-            (take(&["train"]), take(&["validation", "val"]), take(&["test"]));
-        if train.is_empty() {
-            let parts: Vec<_> = split.parts().keys().map(String::as_str).collect();
+        let stated = dataset.stated_split(&roster)?;
+        let mut parts = Self::parts(cases, &roster, stated, recipe)?;
+        if !parts.contains_key(TRAIN) {
+            let parts: Vec<_> = parts.into_keys().collect();
             return Err(multivalued_data::Error::dataset(
                 path,
                 format!("states the parts {}, none of them 'train'; name one so", parts.join(", ")),
             )
             .into());
         }
-        if validation.is_empty() && recipe.validation_share > 0.0 {
-            let shares = [("train", 1.0 - recipe.validation_share), ("validation", recipe.validation_share)];
-            let divided = Split::by_group(&Roster::of(&train), &shares, recipe.seed)?;
-            let held_out: HashSet<&String> = divided.part("validation")?.iter().collect();
-            (validation, train) = train.into_iter().partition(|case| held_out.contains(&case.id));
-        }
+        let mut take = |part: &str| parts.remove(part).unwrap_or_default();
+        let (train, validation, test) = (take(TRAIN), take(VALIDATION), take(TEST));
+        let hash = roster.hash().to_string();
         Ok(Self { train, validation, test, hash, skipped })
+    }
+
+    /// A data set's cases by part, as a training by this recipe takes them; no part is empty. Its own split is
+    /// kept where it states one (`val` is `validation`), else its groups are split by the recipe's shares and
+    /// seed. A stated split without validation cases gives up the recipe's share of its training groups.
+    pub fn parts(
+        cases: Vec<Case>,
+        roster: &Roster,
+        stated: Option<Split>,
+        recipe: &DataRecipe,
+    ) -> Result<BTreeMap<String, Vec<Case>>> {
+        let split = match stated {
+            Some(split) => split,
+            None => {
+                let rest = 1.0 - recipe.validation_share - recipe.test_share;
+                let shares =
+                    [(TRAIN, rest), (VALIDATION, recipe.validation_share), (TEST, recipe.test_share)];
+                let shares: Vec<(&str, f64)> = shares.into_iter().filter(|(_, share)| *share > 0.0).collect();
+                Split::by_group(roster, &shares, recipe.seed)?
+            }
+        };
+        let mut by_id: HashMap<String, Case> =
+            cases.into_iter().map(|case| (case.id.clone(), case)).collect();
+        let mut parts = BTreeMap::new();
+        for (part, ids) in split.parts() {
+            let part = if part == "val" { VALIDATION } else { part };
+            let cases: Vec<Case> = ids.iter().filter_map(|id| by_id.remove(id)).collect();
+            if !cases.is_empty() {
+                parts.insert(part.to_owned(), cases);
+            }
+        }
+        if !parts.contains_key(VALIDATION)
+            && recipe.validation_share > 0.0
+            && let Some(train) = parts.remove(TRAIN)
+        {
+            let shares = [(TRAIN, 1.0 - recipe.validation_share), (VALIDATION, recipe.validation_share)];
+            let divided = Split::by_group(&Roster::of(&train), &shares, recipe.seed)?;
+            let held_out: HashSet<&String> = divided.part(VALIDATION)?.iter().collect();
+            let (validation, train) = train.into_iter().partition(|case| held_out.contains(&case.id));
+            parts.insert(VALIDATION.to_owned(), validation);
+            parts.insert(TRAIN.to_owned(), train);
+        }
+        Ok(parts)
     }
 }
 

@@ -31,9 +31,9 @@ pub struct Calibrate {
     data: Option<PathBuf>,
     #[command(flatten)]
     loading: Loading,
-    /// The part to calibrate on
-    #[arg(long, value_name = "NAME", default_value = VALIDATION)]
-    split: String,
+    /// The part to calibrate on [default: validation, or all of other data that state no parts]
+    #[arg(long, value_name = "NAME")]
+    split: Option<String>,
     /// What computes: auto, cpu or cuda:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -46,10 +46,10 @@ impl Calibrate {
         let _lock = run.lock()?;
         let model = RunModel::of_run(&run, &device)?;
         let mut cases = match &self.data {
-            Some(path) => Cases::of_path(path, &self.loading)?,
+            Some(path) => Cases::of_path(&run, path, &self.loading)?,
             None => Cases::of_run(&run)?,
         };
-        let (part, calibration) = cases.take(&self.split)?;
+        let (part, calibration) = cases.take(self.split.as_deref(), VALIDATION)?;
         let predictions = model.predict_cases(&calibration)?;
         let coverage =
             Coverage::calibrate(self.coverage, &calibration, &predictions).map_err(|error| match error {
@@ -65,7 +65,7 @@ impl Calibrate {
             ("mass a set must reach", format!("{:.4}", coverage.mass.min(1.0))),
         ];
         if part != TEST && cases.has(TEST) {
-            let (_, test) = cases.take(TEST)?;
+            let (_, test) = cases.take(None, TEST)?;
             let predictions = model.predict_cases(&test)?;
             let size: usize = predictions.iter().map(|one| coverage.set(one).len()).sum();
             rows.push(("measured on test", format!("{:.4}", coverage.measured(&test, &predictions)?)));

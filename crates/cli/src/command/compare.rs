@@ -15,12 +15,13 @@ use crate::run::difference::{differences, keys};
 use crate::terminal::{complain, say};
 
 /// Scores that are shown without being asked for, and whether more is better, where either is.
-const USUAL: [(&str, Option<bool>); 13] = [
+const USUAL: [(&str, Option<bool>); 15] = [
     ("ged_exact", Some(false)),
     ("ged_limit", Some(false)),
     ("ged_16", Some(false)),
     ("hm_iou", Some(true)),
     ("dice_max_labels", Some(true)),
+    ("iou_max_labels", Some(true)),
     ("soft_dice", Some(true)),
     ("mode_ece", Some(false)),
     ("empty_ece", Some(false)),
@@ -29,6 +30,7 @@ const USUAL: [(&str, Option<bool>); 13] = [
     ("oracle_ged", None),
     ("mode_recall", Some(true)),
     ("mode_probability_mae", Some(false)),
+    ("mode_probability_std", Some(false)),
 ];
 
 /// Put the scores of several runs side by side, with what their recipes differ in

@@ -20,7 +20,9 @@ use crate::terminal::say;
 #[command(
     after_help = "Examples:\n  multivalued evaluate runs/lidc\n  multivalued evaluate runs/lidc --data other \
 --html other.html\n  multivalued evaluate models/lidc --data data/lidc\n  multivalued evaluate runs/demo \
---require 'ged_exact<=0.08'\n\nThe run's own report.json, report.html and sheets are \
+--require 'ged_exact<=0.08'\n\nData that the run was trained on, wherever they lie, have the run's own parts: \
+train, validation (or val) and test. Other data have the parts they state; where they state none, all of them are \
+scored and --split is refused. The run's own report.json, report.html and sheets are \
 written anew where its own test part is scored. Exit code 1 where a --require does not hold."
 )]
 pub struct Evaluate {
@@ -31,9 +33,9 @@ pub struct Evaluate {
     data: Option<PathBuf>,
     #[command(flatten)]
     loading: Loading,
-    /// The part to score
-    #[arg(long, value_name = "NAME", default_value = TEST)]
-    split: String,
+    /// The part to score [default: test, or all of other data that state no parts]
+    #[arg(long, value_name = "NAME")]
+    split: Option<String>,
     /// Write the report as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -95,13 +97,14 @@ impl Evaluate {
             folder::can_hold(path)?;
         }
         // What is written into the run must not meet a training that writes there too.
-        let publishes = self.data.is_none() && self.split == TEST && !run.is_shipped();
+        let publishes =
+            self.data.is_none() && self.split.as_deref().unwrap_or(TEST) == TEST && !run.is_shipped();
         let _lock = publishes.then(|| run.lock()).transpose()?;
         let cases = match &self.data {
-            Some(path) => Cases::of_path(path, &self.loading)?,
+            Some(path) => Cases::of_path(&run, path, &self.loading)?,
             None => Cases::of_run(&run)?,
         };
-        let evaluation = Evaluation::of(&run, cases, &self.split, &device)?;
+        let evaluation = Evaluation::of(&run, cases, self.split.as_deref(), &device)?;
         if publishes {
             evaluation.publish(&run)?;
         }

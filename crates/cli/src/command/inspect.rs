@@ -56,11 +56,11 @@ impl Inspect {
             return Ok(());
         }
         let mut cases = match &self.data {
-            Some(path) => Cases::of_path(path, &self.loading)?,
+            Some(path) => Cases::of_path(&run, path, &self.loading)?,
             None => Cases::of_run(&run)?,
         };
         let part = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)).unwrap_or("train");
-        let (part, cases) = cases.take(part)?;
+        let (part, cases) = cases.take(None, part)?;
         let cases =
             spread(&cases.iter().collect::<Vec<_>>(), LOOKED_AT).into_iter().cloned().collect::<Vec<_>>();
         let predictions = model.predict_cases(&cases)?;

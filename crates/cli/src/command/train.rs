@@ -128,7 +128,7 @@ pub fn trained(
         say(&format!("trained model: {}", run.best().display()))?;
         return Ok(None);
     }
-    let evaluation = Evaluation::of(run, cases, TEST, device)?;
+    let evaluation = Evaluation::of(run, cases, None, device)?;
     evaluation.publish(run)?;
     say(&evaluation.table())?;
     say(&format!("\nreport page: {}", run.page().display()))?;

@@ -196,7 +196,16 @@ impl Page<'_> {
                 report.std_over_images.get(key).map_or(String::new(), |std| number(*std)),
             )
         };
-        let rows = report.summary.numbers().into_iter().map(row).collect::<String>();
+        let mut rows = report.summary.numbers().into_iter().map(row).collect::<String>();
+        let blank = if groups.is_some() { "<td></td><td></td>" } else { "<td></td>" };
+        for (name, mode) in report.mode_rows() {
+            rows += &format!(
+                "<tr><th scope=\"row\">{}</th><td>{}</td>{blank}<td>{}</td></tr>",
+                escaped(&name),
+                number(mode.mean),
+                number(mode.std)
+            );
+        }
         let by_group = if groups.is_some() { "<th>95 % over groups</th>" } else { "" };
         format!(
             "<h2>All scores</h2>\n<p>{}.</p>\n<p>{}. docs/metrics.md has every formula.</p>\n<div class=\"wide\"><table><thead>\

@@ -6,6 +6,7 @@ use std::path::Path;
 use multivalued::{Recipe, Splits};
 use multivalued_data::Case;
 use multivalued_data::dataset::{Dataset, Roster};
+use multivalued_data::report::Report;
 
 use super::RunFolder;
 use crate::command::options::Loading;
@@ -22,6 +23,8 @@ pub const VALIDATION: &str = "validation";
 #[derive(Debug)]
 pub struct Cases {
     parts: BTreeMap<String, Vec<Case>>,
+    /// Another data set that states no parts: it has one, named `all`.
+    whole: bool,
     /// BLAKE3 over ids and content.
     pub hash: String,
     /// What was left out for a bad file, by file and reason.
@@ -39,12 +42,7 @@ impl Cases {
             ));
         }
         let Splits { train, validation, test, hash, skipped } = Splits::load(&recipe.data)?;
-        let log = if run.log().is_file() { log::read(&run.log())? } else { Vec::new() };
-        let trained_on = log.iter().find_map(|record| match record {
-            Record::Start { data_hash, .. } => Some(data_hash),
-            _ => None,
-        });
-        if let Some(trained_on) = trained_on.filter(|trained_on| **trained_on != hash) {
+        if let Some(trained_on) = logged_hash(run)?.filter(|trained_on| *trained_on != hash) {
             return Err(Failure::user(
                 if recipe.data.path.is_empty() { &recipe.data.task } else { &recipe.data.path },
                 format!(
@@ -55,11 +53,13 @@ impl Cases {
         }
         let parts = [("train", train), (VALIDATION, validation), (TEST, test)];
         let parts = parts.into_iter().filter(|(_, cases)| !cases.is_empty());
-        Ok(Self { parts: parts.map(|(part, cases)| (part.to_owned(), cases)).collect(), hash, skipped })
+        let parts = parts.map(|(part, cases)| (part.to_owned(), cases)).collect();
+        Ok(Self { parts, whole: false, hash, skipped })
     }
 
-    /// Another data set's cases: by the parts it states itself, else all as one part.
-    pub fn of_path(path: &Path, loading: &Loading) -> Outcome<Self> {
+    /// The cases of a data set that is named beside a run: by the run's own parts where it is the one that was
+    /// trained on, else by the parts it states itself, else all as one part.
+    pub fn of_path(run: &RunFolder, path: &Path, loading: &Loading) -> Outcome<Self> {
         let options = loading.reading.options();
         let (dataset, mut cases, skipped) = if loading.skip_bad {
             Dataset::load_sound(path, &options)?
@@ -71,8 +71,15 @@ impl Cases {
         tell_skipped(&skipped);
         let roster = Roster::of(&cases);
         let hash = roster.hash().to_owned();
-        let Some(split) = dataset.stated_split(&roster)? else {
-            return Ok(Self { parts: [("all".to_owned(), cases)].into(), hash, skipped });
+        let stated = dataset.stated_split(&roster)?;
+        let recipe = Recipe::read(&run.recipe())?;
+        // A task's cases are split by how they were made; files of them state that themselves.
+        if recipe.data.task.is_empty() && hash_trained_on(run)?.is_some_and(|trained_on| trained_on == hash) {
+            let parts = Splits::parts(cases, &roster, stated, &recipe.data)?;
+            return Ok(Self { parts, whole: false, hash, skipped });
+        }
+        let Some(split) = stated else {
+            return Ok(Self { parts: [("all".to_owned(), cases)].into(), whole: true, hash, skipped });
         };
         let mut parts = BTreeMap::new();
         for (part, ids) in split.parts() {
@@ -80,7 +87,7 @@ impl Cases {
             parts.insert(if part == "val" { VALIDATION.to_owned() } else { part.clone() }, chosen);
             cases = rest;
         }
-        Ok(Self { parts, hash, skipped })
+        Ok(Self { parts, whole: false, hash, skipped })
     }
 
     /// Whether a part has cases.
@@ -88,18 +95,44 @@ impl Cases {
         self.parts.contains_key(part)
     }
 
-    /// Takes out the part that is named; where a data set states no parts, all of it.
-    pub fn take(&mut self, part: &str) -> Outcome<(String, Vec<Case>)> {
-        let name = if self.has("all") { "all" } else { part };
-        let names: Vec<_> = self.parts.keys().cloned().collect();
-        match self.parts.remove(name) {
-            Some(cases) => Ok((name.to_owned(), cases)),
-            None => {
-                let names = names.join(", ");
-                Err(Failure::user("--split", format!("there is no part '{part}'; there are {names}")))
-            }
+    /// Takes out the part that was asked for, else the usual one or, where a data set states no parts, all of
+    /// it.
+    pub fn take(&mut self, asked: Option<&str>, usual: &str) -> Outcome<(String, Vec<Case>)> {
+        let part = match asked {
+            None if self.whole => "all",
+            Some("val") => VALIDATION,
+            part => part.unwrap_or(usual),
+        };
+        if let Some(cases) = self.parts.remove(part) {
+            return Ok((part.to_owned(), cases));
         }
+        let reason = match self.whole {
+            true => format!(
+                "there is no part '{part}': this data set states no parts and is not the one that the run was \
+                 trained on; leave --split away to take all of it"
+            ),
+            false => {
+                let names: Vec<_> = self.parts.keys().map(String::as_str).collect();
+                format!("there is no part '{part}'; there are {}", names.join(", "))
+            }
+        };
+        Err(Failure::user("--split", reason))
     }
+}
+
+/// The hash of the data that a run's log says it was trained on.
+fn logged_hash(run: &RunFolder) -> Outcome<Option<String>> {
+    let log = if run.log().is_file() { log::read(&run.log())? } else { Vec::new() };
+    Ok(log.into_iter().find_map(|record| match record {
+        Record::Start { data_hash, .. } => Some(data_hash),
+        _ => None,
+    }))
+}
+
+/// The same, also of a model that was handed on: it has no log, but the report on its own data.
+fn hash_trained_on(run: &RunFolder) -> Outcome<Option<String>> {
+    // A report that cannot be read says nothing, and must not keep a model from other data.
+    Ok(logged_hash(run)?.or_else(|| Report::read(&run.report()).ok()?.data_hash))
 }
 
 /// Names what was left out of a data set.

@@ -8,7 +8,7 @@ use multivalued_data::{Case, Prediction};
 use multivalued_engine::Device;
 
 use super::RunFolder;
-use super::cases::Cases;
+use super::cases::{Cases, TEST};
 use super::model::RunModel;
 use crate::exit::Outcome;
 use crate::folder;
@@ -32,10 +32,10 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Predicts a part's cases with a run's best model and scores them.
-    pub fn of(run: &RunFolder, mut cases: Cases, part: &str, device: &Device) -> Outcome<Self> {
+    /// Predicts a part's cases, the test part's where none is named, with a run's best model and scores them.
+    pub fn of(run: &RunFolder, mut cases: Cases, part: Option<&str>, device: &Device) -> Outcome<Self> {
         let model = RunModel::of_run(run, device)?;
-        let (part, parted) = cases.take(part)?;
+        let (part, parted) = cases.take(part, TEST)?;
         let predictions = model.predict_cases(&parted)?;
         let settings = Settings { data_hash: Some(cases.hash), ..Settings::new(part) };
         let (skipped, cases) = (cases.skipped, parted);

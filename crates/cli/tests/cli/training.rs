@@ -80,15 +80,90 @@ fn a_folder_of_files_is_split_trained_on_and_scored_against_its_truth() {
     let report = Report::read(&place.path("run/report.json")).unwrap();
     assert_eq!(report.summary.cases, 6);
     assert!(report.summary.truth.is_some(), "the truth was found in the manifest");
-    // Other data, with their own split or none.
-    let other = place.run(&["evaluate", "run", "--data", "set", "--split", "train"]).succeeds().out;
-    assert!(other.contains("split train: 24 cases"), "{other}");
+    // The same data by their path have the same parts as the run.
+    let same = place.run(&["evaluate", "run", "--data", "set", "--split", "train"]).succeeds().out;
+    assert!(same.contains("split train: 18 cases"), "{same}");
     let own = place.run(&["evaluate", "run", "--split", "validation"]).succeeds().out;
     assert!(own.contains("split validation: 6 cases"), "a quarter of the training groups: {own}");
+    let val = place.run(&["evaluate", "run", "--data", "set", "--split", "val"]).succeeds().out;
+    assert_eq!(val, own);
     // A file that changed since the training is noticed.
     let image = |name: &str| place.path("set/images").join(name);
     fs::copy(image("shapes-test-00000.png"), image("shapes-test-00001.png")).unwrap();
     place.run(&["evaluate", "run"]).fails(2, &["set", "has changed since the training", "--data"]);
+    // Now they are other data, with the parts they state.
+    let other = place.run(&["evaluate", "run", "--data", "set", "--split", "train"]).succeeds().out;
+    assert!(other.contains("split train: 24 cases"), "{other}");
+    place
+        .run(&["evaluate", "run", "--data", "set", "--split", "val"])
+        .fails(2, &["no part 'val", "test, train"]);
+}
+
+#[test]
+fn data_without_a_split_are_scored_by_the_runs_own_or_as_a_whole() {
+    let place = Workplace::with_recipe();
+    let mask: Vec<u8> = (0..=255).map(|at| if at < 64 { 255 } else { 0 }).collect();
+    let add = |set: &str, case: u8| {
+        let pixels: Vec<u8> = (0..=255).map(|v: u8| v ^ case).collect();
+        place.png(&format!("{set}/{case}/image.png"), 16, &pixels);
+        place.png(&format!("{set}/{case}/label0.png"), 16, &mask);
+    };
+    (0..20).for_each(|case| add("set", case));
+    let shares = ["--set", "data.validation_share=0.2", "--set", "data.test_share=0.3"];
+    place.train("run", &[&["--data", "set"][..], &shares].concat()).succeeds();
+    let table = |more: &[&str]| place.run(&[&["evaluate", "run"], more].concat()).succeeds().out;
+    // Where they were trained on, and as a copy elsewhere.
+    fs::rename(place.path("set"), place.path("moved")).unwrap();
+    place.run(&["evaluate", "run"]).fails(2, &["set"]);
+    let from_copy = ["test", "val", "train"].map(|part| table(&["--data", "moved", "--split", part]));
+    assert_eq!(table(&["--data", "moved"]), from_copy[0], "the test part is the usual one");
+    let calibrated = place.run(&["calibrate", "run", "--data", "moved"]).succeeds().out;
+    assert!(calibrated.contains("4 cases of validation"), "{calibrated}");
+    place.run(&["export", "run", "--out", "model", "--attribution", "Nobody's"]).succeeds();
+    let said = place.run(&["evaluate", "model", "--data", "moved", "--split", "val"]).succeeds().out;
+    assert!(said.contains("split validation: 4 cases"), "{said}");
+    fs::rename(place.path("moved"), place.path("set")).unwrap();
+    assert_eq!(["test", "val", "train"].map(|part| table(&["--split", part])), from_copy);
+    for (said, part) in from_copy.iter().zip(["test: 6", "validation: 4", "train: 10"]) {
+        assert!(said.contains(&format!("split {part} cases")), "{said}");
+    }
+    // Another data set has no parts to choose from.
+    (30..35).for_each(|case| add("other", case));
+    for part in ["val", "test"] {
+        place
+            .run(&["evaluate", "run", "--data", "other", "--split", part])
+            .fails(2, &["states no parts", "leave --split away"]);
+    }
+    place.run(&["calibrate", "run", "--data", "other", "--split", "val"]).fails(2, &["states no parts"]);
+    let whole = table(&["--data", "other"]);
+    assert!(whole.contains("split all: 5 cases"), "{whole}");
+    assert_eq!(table(&["--data", "other", "--split", "all"]), whole);
+}
+
+#[test]
+fn an_older_report_is_compared_by_the_scores_it_has() {
+    let place = Workplace::with_recipe();
+    place.train("new", &[]).succeeds();
+    place.train("old", &["--set", "train.steps=8"]).succeeds();
+    let path = place.path("old/report.json");
+    let mut report: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let images = report["images"].as_array().unwrap().len();
+    report.as_object_mut().unwrap().remove("mode_probabilities").expect("every shape has four modes");
+    let images = (0..images).map(|at| format!("/images/{at}"));
+    for object in ["/summary", "/intervals", "/std_over_images"].map(String::from).into_iter().chain(images) {
+        report.pointer_mut(&object).unwrap().as_object_mut().unwrap().remove("iou_max_labels").unwrap();
+    }
+    fs::write(&path, report.to_string()).unwrap();
+    for runs in [["old", "new"], ["new", "old"]] {
+        let table = place.run(&["compare", runs[0], runs[1]]).succeeds().out;
+        let row = table.lines().find(|line| line.starts_with("iou_max_labels")).unwrap_or_default();
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(
+            cells.iter().position(|cell| *cell == "-"),
+            Some(if runs[0] == "old" { 1 } else { 3 }),
+            "{table}"
+        );
+    }
 }
 
 #[test]

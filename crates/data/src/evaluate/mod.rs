@@ -17,7 +17,7 @@ use crate::report::{self, ImageRow, Reliability, Report};
 use crate::{Case, Error, Prediction, Result};
 
 pub use scores::{PooledScores, Scores, Summary, TruthScores};
-use statistics::{Layout, standard_deviations};
+use statistics::{Layout, mode_probabilities, standard_deviations};
 
 /// What an evaluation needs to know besides cases and predictions.
 #[derive(Debug, Clone)]
@@ -48,6 +48,7 @@ pub struct CaseScore {
     mode_points: Vec<(f64, f64)>,
     pixels: calibration::PixelBins,
     mode_errors: Vec<f64>,
+    mode_truth: Vec<f64>,
     /// Empty ones and all: of the annotations, and of the outputs as listed.
     empty_labels: (usize, usize),
     empty_outputs: (usize, usize),
@@ -104,6 +105,7 @@ pub fn score(case: &Case, prediction: &Prediction, seed: u64) -> Result<CaseScor
         hm_iou_16: matching::hm_iou_weighing(comparison, &sixteen),
         soft_dice,
         dice_max_labels: matching::dice_max_of_labels(comparison),
+        iou_max_labels: matching::iou_max_of_labels(comparison),
         dice_max_outputs: matching::dice_max_of_outputs(comparison),
         dice_match: matching::dice_match(comparison),
         dice_mean: matching::dice_mean(comparison),
@@ -148,6 +150,7 @@ pub fn score(case: &Case, prediction: &Prediction, seed: u64) -> Result<CaseScor
         mode_points: p.iter().copied().zip(calibration::frequencies(comparison)).collect(),
         pixels,
         mode_errors,
+        mode_truth: comparison.modes().map_or(Vec::new(), |modes| modes.weights().to_vec()),
         empty_labels: empty(labels),
         empty_outputs: empty(outputs),
     })
@@ -190,6 +193,7 @@ pub fn summarise(scores: &[CaseScore], settings: &Settings) -> Result<Report> {
         intervals_by_group: (by_group.len() < scores.len()).then(|| intervals(&by_group)),
         std_over_images: standard_deviations(scores, &summary),
         summary,
+        mode_probabilities: mode_probabilities(scores),
         reliability: Reliability {
             modes: calibration::reliability(&bins.modes),
             empty: calibration::reliability(&bins.empty),

@@ -29,6 +29,15 @@ macro_rules! named_scores {
     };
 }
 
+/// A score that an older report has not.
+fn unknown() -> f64 {
+    f64::NAN
+}
+
+fn is_unknown(score: &f64) -> bool {
+    score.is_nan()
+}
+
 named_scores! {
     /// What every image has. `metric` gives the formulas.
     Scores {
@@ -56,6 +65,9 @@ named_scores! {
         soft_dice,
         /// Mean over labels of the best output's Dice (D_max).
         dice_max_labels,
+        /// Mean over labels of the best output's IoU. Not a number where a report of before it was read.
+        #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
+        iou_max_labels,
         /// Mean over outputs of the best label's Dice.
         dice_max_outputs,
         /// Mean Dice of labels and outputs paired one to one.
@@ -150,7 +162,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// All scores by name, in the order of the report; counts of cases and groups are not scores.
+    /// All scores by name, in the order of the report, less those that an older report has not; counts of
+    /// cases and groups are not scores.
     pub fn numbers(&self) -> Vec<(&'static str, f64)> {
         fn named<'a>(
             keys: &'a [&'static str],
@@ -165,6 +178,7 @@ impl Summary {
             all.extend(named(TruthScores::KEYS, truth.values()));
         }
         all.extend(self.mode_probability_std.map(|value| ("mode_probability_std", value)));
+        all.retain(|(_, value)| !value.is_nan());
         all
     }
 }

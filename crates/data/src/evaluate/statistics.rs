@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::CaseScore;
 use super::scores::{PooledScores, Scores, Summary, TruthScores};
 use crate::metric::calibration::{self, BinSum, PixelBins};
+use crate::report::ModeProbability;
 
 /// What the columns of a row mean: the edges of the pooled bins and the largest number of true modes.
 pub(super) struct Layout {
@@ -137,4 +138,26 @@ pub(super) fn standard_deviations(scores: &[CaseScore], summary: &Summary) -> BT
         }
     }
     deviations
+}
+
+/// Each mode's predicted and true probability over all images; nothing where one of them has no truth or
+/// another number of modes, since a place in the truth then means nothing.
+pub(super) fn mode_probabilities(scores: &[CaseScore]) -> Vec<ModeProbability> {
+    let modes = scores[0].mode_truth.len();
+    if scores.iter().any(|score| score.mode_truth.len() != modes) {
+        return Vec::new();
+    }
+    let mean =
+        |value: &dyn Fn(&CaseScore) -> f64| scores.iter().map(value).sum::<f64>() / scores.len() as f64;
+    (0..modes)
+        .map(|mode| {
+            let predicted = |score: &CaseScore| score.mode_truth[mode] + score.mode_errors[mode];
+            let centre = mean(&predicted);
+            ModeProbability {
+                mean: centre,
+                std: mean(&|score| (predicted(score) - centre).powi(2)).sqrt(),
+                truth: mean(&|score| score.mode_truth[mode]),
+            }
+        })
+        .collect()
 }

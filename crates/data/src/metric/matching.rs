@@ -1,5 +1,5 @@
-//! Scores that pair labels with outputs: HM-IoU by optimal transport and by assignment, and Dice by
-//! best, by assignment and over all pairs.
+//! Scores that pair labels with outputs: HM-IoU by optimal transport and by assignment, Dice by best,
+//! by assignment and over all pairs, and IoU by best.
 
 use super::{Comparison, assignment, transport};
 
@@ -33,8 +33,17 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
 /// From labels to outputs: the weighted mean over labels of the best Dice any output reaches. This is
 /// D_max of the literature (D-Persona calls it `dice_max_reverse`); it grows with the number of outputs.
 pub fn dice_max_of_labels(comparison: &Comparison) -> f64 {
+    best_of_labels(comparison, |i, j| comparison.dice(i, j))
+}
+
+/// The same of IoU: the weighted mean over labels of the best IoU any output reaches.
+pub fn iou_max_of_labels(comparison: &Comparison) -> f64 {
+    best_of_labels(comparison, |i, j| comparison.iou(i, j))
+}
+
+fn best_of_labels(comparison: &Comparison, overlap: impl Fn(usize, usize) -> f64) -> f64 {
     let outputs = comparison.outputs().masks().len();
-    let best = |i: usize| (0..outputs).map(|j| comparison.dice(i, j)).fold(0.0, f64::max);
+    let best = |i: usize| (0..outputs).map(|j| overlap(i, j)).fold(0.0, f64::max);
     comparison.labels().weights().iter().enumerate().map(|(i, q)| q * best(i)).sum()
 }
 

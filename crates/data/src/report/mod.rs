@@ -49,6 +49,10 @@ pub struct Report {
     pub intervals_by_group: Option<BTreeMap<String, [f64; 2]>>,
     /// Standard deviation over images, not over training runs.
     pub std_over_images: BTreeMap<String, f64>,
+    /// The predicted probability of each true mode, by its place in the truth; empty where the truth is not
+    /// known or images have different numbers of modes.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub mode_probabilities: Vec<ModeProbability>,
     /// The bars of the reliability diagrams.
     pub reliability: Reliability,
     /// One row per image.
@@ -64,6 +68,17 @@ pub struct Reliability {
     pub empty: Vec<ReliabilityBin>,
     /// Pixels, in bins of equal width, those of probability zero first.
     pub pixels: Vec<ReliabilityBin>,
+}
+
+/// A true mode's predicted probability: that of the outputs nearest to it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ModeProbability {
+    /// Its mean over images.
+    pub mean: f64,
+    /// Its standard deviation over images.
+    pub std: f64,
+    /// The mean over images of the true probability.
+    pub truth: f64,
 }
 
 /// One image's scores.
@@ -111,6 +126,14 @@ impl Report {
             ));
         }
         Ok(report)
+    }
+
+    /// The predicted probabilities of the modes as rows of a table, named by place and true probability.
+    pub fn mode_rows(&self) -> impl Iterator<Item = (String, ModeProbability)> + '_ {
+        let named = |(place, mode): (usize, &ModeProbability)| {
+            (format!("mode {}, true {:.4}", place + 1, mode.truth), *mode)
+        };
+        self.mode_probabilities.iter().enumerate().map(named)
     }
 
     /// The summary as an aligned table.

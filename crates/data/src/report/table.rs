@@ -32,6 +32,9 @@ pub(super) fn render(report: &Report) -> String {
             report.std_over_images.get(key).map_or(String::new(), |std| number(*std)),
         ]);
     }
+    for (name, mode) in report.mode_rows() {
+        rows.push([name, number(mode.mean), String::new(), String::new(), number(mode.std)]);
+    }
     let widths: [usize; 5] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
     // Without groups of several images their column is empty.

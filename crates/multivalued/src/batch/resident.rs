@@ -81,7 +81,7 @@ impl Resident {
 
     /// The batch of a step.
     pub fn batch(&self, set: &TrainingSet, step: u64) -> Batch {
-        let order = set.order(step);
+        let order = set.order.of_step(step);
         let changes: Vec<_> = (0..order.len()).map(|place| set.drawn(step, place)).collect();
         let chosen: Vec<&Annotations> = order.iter().map(|&case| &self.cases[case]).collect();
         let (frame, drawn) = set.frame(step, &chosen, order);
