@@ -1,8 +1,9 @@
 //! Augmentation: parameters are drawn once per sample and applied to the image, to all its annotations
 //! and to its truth alike, so that what the readers agreed and disagreed on stays as it was.
 //!
-//! The image is sampled bilinearly, masks by the nearest pixel; beyond the border both see the mirror
-//! image. Flips, quarter turns and crops alone move pixels without changing a value.
+//! The image is sampled bilinearly, masks by the nearest pixel; beyond the border both see the border's own
+//! pixels (a mirror would show organs twice). Flips, quarter turns and crops alone move pixels without
+//! changing a value.
 
 use serde::{Deserialize, Serialize};
 
@@ -272,8 +273,8 @@ impl Motion {
     fn nearest(&self) -> Vec<[usize; 2]> {
         let near = |[x, y]: [f64; 2]| {
             [
-                mirrored((x + 0.5).floor() as i64, self.source[0]),
-                mirrored((y + 0.5).floor() as i64, self.source[1]),
+                within((x + 0.5).floor() as i64, self.source[0]),
+                within((y + 0.5).floor() as i64, self.source[1]),
             ]
         };
         self.origins().map(near).collect()
@@ -299,8 +300,8 @@ impl Motion {
         for (at, [x, y]) in self.origins().enumerate() {
             let (left, top) = (x.floor(), y.floor());
             let (right_share, lower_share) = ((x - left) as f32, (y - top) as f32);
-            let columns = [mirrored(left as i64, width), mirrored(left as i64 + 1, width)];
-            let rows = [mirrored(top as i64, height), mirrored(top as i64 + 1, height)];
+            let columns = [within(left as i64, width), within(left as i64 + 1, width)];
+            let rows = [within(top as i64, height), within(top as i64 + 1, height)];
             for channel in 0..image.channels() {
                 let plane = image.plane(channel);
                 let [upper, lower] = rows.map(|row| {
@@ -314,10 +315,9 @@ impl Motion {
     }
 }
 
-/// An index beyond the border, mirrored back: …1 0 | 0 1 … n-1 | n-1 …
-fn mirrored(index: i64, length: usize) -> usize {
-    let folded = index.rem_euclid(2 * length as i64) as usize;
-    if folded < length { folded } else { 2 * length - 1 - folded }
+/// An index beyond the border becomes the border's own: … 0 0 | 0 1 … n-1 | n-1 n-1 …
+fn within(index: i64, length: usize) -> usize {
+    index.clamp(0, length as i64 - 1) as usize
 }
 
 #[cfg(test)]
@@ -428,9 +428,9 @@ mod tests {
     }
 
     #[test]
-    fn mirrored_indices() {
-        let indices: Vec<_> = (-4..7).map(|index| mirrored(index, 3)).collect();
-        assert_eq!(indices, [2, 2, 1, 0, 0, 1, 2, 2, 1, 0, 0]);
+    fn indices_beyond_the_border() {
+        let indices: Vec<_> = (-2..5).map(|index| within(index, 3)).collect();
+        assert_eq!(indices, [0, 0, 0, 1, 2, 2, 2]);
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub struct ResidentImages {
     element: &'static str,
 }
 
-/// An image of a batch, and where its pixels come from: `[x, y] = from + matrix · [to_x, to_y]`, mirrored
-/// beyond the border.
+/// An image of a batch, and where its pixels come from: `[x, y] = from + matrix · [to_x, to_y]`, from
+/// the border where that lies beyond it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pick {
     /// Which image; none for one of zeros.

@@ -66,15 +66,12 @@ fn source(pick: &Pick, x: usize, y: usize) -> [f64; 2] {
     [0, 1].map(|axis| pick.from[axis] + pick.matrix[axis][0] * x as f64 + pick.matrix[axis][1] * y as f64)
 }
 
-/// An index beyond the border by walking there and turning round at the ends.
-fn mirrored(index: i64, length: usize) -> usize {
-    let mut index = index;
-    loop {
-        match index {
-            _ if index < 0 => index = -1 - index,
-            _ if index >= length as i64 => index = 2 * length as i64 - 1 - index,
-            _ => return index as usize,
-        }
+/// An index beyond the border is the border's.
+fn within(index: i64, length: usize) -> usize {
+    match usize::try_from(index) {
+        Ok(index) if index < length => index,
+        Ok(_) => length - 1,
+        Err(_) => 0,
     }
 }
 
@@ -110,7 +107,7 @@ fn any_motion_samples_values_bilinearly_and_bytes_by_the_nearest_pixel() {
                 continue;
             };
             let value = |x: i64, y: i64| {
-                let (x, y) = (mirrored(x, width), mirrored(y, height));
+                let (x, y) = (within(x, width), within(y, height));
                 f64::from(values[((image * height + y) * width + x) * channels + channel])
             };
             let [x, y] = source(pick, x, y);

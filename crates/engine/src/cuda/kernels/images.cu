@@ -9,17 +9,13 @@ struct Pick {
     double image, from[2], matrix[4];
 };
 
-// An index beyond the border, mirrored back: …1 0 | 0 1 … n-1 | n-1 …
-__device__ __forceinline__ int mirrored(int index, int length) {
-    int folded = index % (2 * length);
-    if (folded < 0) folded += 2 * length;
-    return folded < length ? folded : 2 * length - 1 - folded;
-}
+// An index beyond the border becomes the border's own.
+__device__ __forceinline__ int within(int index, int length) { return min(max(index, 0), length - 1); }
 
 // Annotations: the nearest pixel.
 __device__ __forceinline__ float sampled(const unsigned char* image, double x, double y, int height, int width,
                                          int channels) {
-    int column = mirrored((int)floor(x + 0.5), width), row = mirrored((int)floor(y + 0.5), height);
+    int column = within((int)floor(x + 0.5), width), row = within((int)floor(y + 0.5), height);
     return (float)image[((i64)row * width + column) * channels];
 }
 
@@ -30,9 +26,9 @@ __device__ __forceinline__ float sampled(const float* image, double x, double y,
     float lines[2];
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const float* line = image + (i64)mirrored((int)top + i, height) * width * channels;
-        float a = line[(i64)mirrored((int)left, width) * channels];
-        float b = line[(i64)mirrored((int)left + 1, width) * channels];
+        const float* line = image + (i64)within((int)top + i, height) * width * channels;
+        float a = line[(i64)within((int)left, width) * channels];
+        float b = line[(i64)within((int)left + 1, width) * channels];
         lines[i] = a + (b - a) * right_share;
     }
     return lines[0] + (lines[1] - lines[0]) * lower_share;
