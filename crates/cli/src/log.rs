@@ -107,6 +107,14 @@ impl Record {
     }
 }
 
+/// The hash of the data that a log says were trained on.
+pub fn data_hash(log: &[Record]) -> Option<&str> {
+    log.iter().find_map(|record| match record {
+        Record::Start { data_hash, .. } => Some(data_hash.as_str()),
+        _ => None,
+    })
+}
+
 /// Reads a log. The last line may be torn where the process was killed while it wrote it; any other
 /// line that is no record is an error.
 pub fn read(path: &Path) -> Outcome<Vec<Record>> {

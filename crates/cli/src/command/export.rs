@@ -14,6 +14,7 @@ use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::log::{self, Record};
 use crate::run::RunFolder;
+use crate::run::cases::ALL;
 use crate::run::model::RunModel;
 use crate::terminal::say;
 
@@ -203,20 +204,46 @@ impl Card<'_> {
             self.report.data_hash.as_deref().map_or(String::new(), |hash| {
                 format!(" BLAKE3 of the data scored, ids and content: `{hash}`.")
             });
+        let (parts, elsewhere) = match self.scored_elsewhere() {
+            false => ("training, validation and test", ""),
+            true => (
+                "training and validation",
+                " It was scored on another data set; that no group is in both is for its giver to say.",
+            ),
+        };
         format!(
-            "Groups (patients) are not torn apart between training, validation and test, unless the data set \
-             states a split that does; the model was chosen on validation cases.{hash}"
+            "Groups (patients) are not torn apart between {parts}, unless the data set states a split that does; \
+             the model was chosen on validation cases.{elsewhere}{hash}"
         )
+    }
+
+    /// Whether the scores are of another data set than the one that was trained on.
+    fn scored_elsewhere(&self) -> bool {
+        log::data_hash(self.log).map_or(self.report.split == ALL, |trained_on| {
+            self.report.data_hash.as_deref().is_some_and(|scored| scored != trained_on)
+        })
+    }
+
+    /// What was scored, in words.
+    fn scored(&self) -> String {
+        let part = match self.report.split.as_str() {
+            ALL => "All cases".to_owned(),
+            part => format!("Part `{part}`"),
+        };
+        let whose = if self.scored_elsewhere() { " of a data set that was not trained on" } else { "" };
+        part + whose
     }
 
     fn scores(&self) -> String {
         let summary = &self.report.summary;
         let numbers = summary.numbers();
         let mut text = format!(
-            "Part `{}`: {} images of {} groups, by the run's own weights before they were rounded to f16. \
+            "{}: {} images of {} groups, by the run's own weights before they were rounded to f16. \
              [report.json](report.json) has all scores, docs/metrics.md of the program their formulas.\n\n\
              | score | mean | 95 % over images | what it is |\n|---|---|---|---|\n",
-            self.report.split, summary.cases, summary.groups
+            self.scored(),
+            summary.cases,
+            summary.groups
         );
         for (key, meaning) in SHOWN {
             let Some((_, value)) = numbers.iter().find(|(name, _)| *name == key) else { continue };

@@ -11,19 +11,21 @@ use multivalued_data::report::Report;
 use super::RunFolder;
 use crate::command::options::Loading;
 use crate::exit::{Failure, Outcome};
-use crate::log::{self, Record};
+use crate::log;
 use crate::terminal::complain;
 
 /// The part that a report is about unless another is named.
 pub const TEST: &str = "test";
 /// The part that models are chosen and calibrated by.
 pub const VALIDATION: &str = "validation";
+/// The one part of another data set that states none.
+pub const ALL: &str = "all";
 
 /// Cases by part, and the hash of the data behind them.
 #[derive(Debug)]
 pub struct Cases {
     parts: BTreeMap<String, Vec<Case>>,
-    /// Another data set that states no parts: it has one, named `all`.
+    /// Another data set that states no parts: it has one, [`ALL`].
     whole: bool,
     /// BLAKE3 over ids and content.
     pub hash: String,
@@ -79,7 +81,7 @@ impl Cases {
             return Ok(Self { parts, whole: false, hash, skipped });
         }
         let Some(split) = stated else {
-            return Ok(Self { parts: [("all".to_owned(), cases)].into(), whole: true, hash, skipped });
+            return Ok(Self { parts: [(ALL.to_owned(), cases)].into(), whole: true, hash, skipped });
         };
         let mut parts = BTreeMap::new();
         for (part, ids) in split.parts() {
@@ -99,7 +101,7 @@ impl Cases {
     /// it.
     pub fn take(&mut self, asked: Option<&str>, usual: &str) -> Outcome<(String, Vec<Case>)> {
         let part = match asked {
-            None if self.whole => "all",
+            None if self.whole => ALL,
             Some("val") => VALIDATION,
             part => part.unwrap_or(usual),
         };
@@ -123,16 +125,18 @@ impl Cases {
 /// The hash of the data that a run's log says it was trained on.
 fn logged_hash(run: &RunFolder) -> Outcome<Option<String>> {
     let log = if run.log().is_file() { log::read(&run.log())? } else { Vec::new() };
-    Ok(log.into_iter().find_map(|record| match record {
-        Record::Start { data_hash, .. } => Some(data_hash),
-        _ => None,
-    }))
+    Ok(log::data_hash(&log).map(str::to_owned))
 }
 
-/// The same, also of a model that was handed on: it has no log, but the report on its own data.
+/// The same, also of a model that was handed on: it has no log, but mostly the report on its own data.
 fn hash_trained_on(run: &RunFolder) -> Outcome<Option<String>> {
-    // A report that cannot be read says nothing, and must not keep a model from other data.
-    Ok(logged_hash(run)?.or_else(|| Report::read(&run.report()).ok()?.data_hash))
+    let reported = || {
+        // A report that cannot be read says nothing, and must not keep a model from other data.
+        let report = Report::read(&run.report()).ok()?;
+        // Its own data have parts: a report on all of a data set is about another one.
+        report.data_hash.filter(|_| report.split != ALL)
+    };
+    Ok(logged_hash(run)?.or_else(reported))
 }
 
 /// Names what was left out of a data set.

@@ -138,6 +138,19 @@ fn data_without_a_split_are_scored_by_the_runs_own_or_as_a_whole() {
     let whole = table(&["--data", "other"]);
     assert!(whole.contains("split all: 5 cases"), "{whole}");
     assert_eq!(table(&["--data", "other", "--split", "all"]), whole);
+    // A card with scores of other data says so, and the model does not take those data for its own.
+    let card = |model: &str| fs::read_to_string(place.path(model).join("README.md")).unwrap();
+    assert!(card("model").contains("\nPart `test`: 6 images"), "{}", card("model"));
+    assert!(card("model").contains("between training, validation and test"), "{}", card("model"));
+    table(&["--data", "other", "--json", "run/report.json"]);
+    place.run(&["export", "run", "--out", "abroad", "--attribution", "Nobody's"]).succeeds();
+    for part in
+        ["\nAll cases of a data set that was not trained on: 5 images", "between training and validation,"]
+    {
+        assert!(card("abroad").contains(part), "{}", card("abroad"));
+    }
+    let said = place.run(&["evaluate", "abroad", "--data", "other"]).succeeds().out;
+    assert!(said.contains("split all: 5 cases"), "{said}");
 }
 
 #[test]
