@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::shipped::model;
 use crate::workplace::Workplace;
 
 /// The lines of a document that start the program, without their remarks.
@@ -14,19 +15,21 @@ fn shown(document: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_five_lines_of_the_readme_go_from_a_folder_to_predictions() {
+fn the_lines_of_the_readme_predict_by_a_shipped_model_and_go_from_a_folder_to_predictions() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     let commands = shown(&readme);
-    assert_eq!(commands.len(), 5, "{commands:?}");
+    assert_eq!(commands.len(), 6, "{commands:?}");
     let place = Workplace::with_recipe();
     place
         .run(&["generate", "shapes", "--size", "16", "--count", "train=30,test=6", "--out", "data"])
         .succeeds();
+    place.png("slice.png", 16, &[7; 256]);
     place.png("scan.png", 16, &[7; 256]);
     for command in commands {
-        // A small recipe and an image that is there; all else as shown.
+        // The model from the checkout, a small recipe and an image that is there; all else as shown.
         let word = |word: &String| match word.as_str() {
+            "models/lidc" => model("lidc").to_str().unwrap().to_owned(),
             "lidc" => "tiny.toml".to_owned(),
             "scan.nii.gz" => "scan.png".to_owned(),
             other => other.to_owned(),
@@ -35,7 +38,11 @@ fn the_five_lines_of_the_readme_go_from_a_folder_to_predictions() {
         place.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).succeeds();
     }
     assert!(place.path("runs/mine/report.html").exists());
-    assert!(place.path("predictions/scan/hypothesis-1.png").exists());
+    for said in
+        ["slice/hypothesis-1.png", "slice/prediction.json", "slice/sheet.png", "scan/hypothesis-1.png"]
+    {
+        assert!(place.path("predictions").join(said).exists(), "{said}");
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Real radiographs: from a folder of films to a data set with truth, and on to a run.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use multivalued_data::dataset::{Dataset, Options, Roster};
 use multivalued_data::{Case, Mask};
@@ -99,20 +98,10 @@ fn films_that_cannot_be_used_are_named_with_the_remedy() {
 
 #[test]
 fn the_recipe_trains_on_real_films() {
-    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chest-xray.tar.zst");
-    if !archive.is_file() {
-        eprintln!("skipped: {} is not there", archive.display());
+    let place = Workplace::new();
+    if !place.unpack("chest-xray", &[]) {
         return;
     }
-    let Ok(mut unpacking) = Command::new("zstd").arg("-dc").arg(&archive).stdout(Stdio::piped()).spawn()
-    else {
-        eprintln!("skipped: the zstd program is not there");
-        return;
-    };
-    let place = Workplace::new();
-    let stream = unpacking.stdout.take().unwrap();
-    let done = Command::new("tar").arg("-x").arg("-C").arg(place.root()).stdin(stream).status().unwrap();
-    assert!(done.success() && unpacking.wait().unwrap().success());
     let said =
         place.run(&["generate", "lung-opacity", "--films", "chest-xray", "--out", "set"]).succeeds().out;
     assert!(said.contains("703 cases of lung-opacity (train 640, test 63)"), "{said}");

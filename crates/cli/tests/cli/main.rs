@@ -11,6 +11,7 @@ mod interruption;
 mod models;
 mod names;
 mod recipes;
+mod shipped;
 mod tiny;
 mod training;
 mod workplace;

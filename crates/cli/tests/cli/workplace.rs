@@ -35,6 +35,27 @@ impl Workplace {
         image::save_buffer(&path, pixels, width, height, image::ExtendedColorType::L8).unwrap();
     }
 
+    /// Unpacks some folders of an archive of real data, or all of it where none are named; says why, and false,
+    /// where it or the program for it is not there.
+    pub fn unpack(&self, name: &str, folders: &[String]) -> bool {
+        let archive = format!("{}/../../../shared/data/{name}.tar.zst", env!("CARGO_MANIFEST_DIR"));
+        if !Path::new(&archive).is_file() {
+            eprintln!("skipped: {archive} is not there");
+            return false;
+        }
+        let Ok(mut unpacking) = Command::new("zstd").args(["-dc", &archive]).stdout(Stdio::piped()).spawn()
+        else {
+            eprintln!("skipped: the zstd program is not there");
+            return false;
+        };
+        let stream = unpacking.stdout.take().unwrap();
+        let mut taking = Command::new("tar");
+        taking.arg("-x").arg("-C").arg(self.root()).args(folders).stdin(stream);
+        let done = taking.status().unwrap();
+        assert!(done.success() && unpacking.wait().unwrap().success(), "{archive} cannot be unpacked");
+        true
+    }
+
     /// The program, ready to be started in this folder.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_multivalued"));
