@@ -24,8 +24,8 @@ use crate::terminal::{complain, say};
 /// Predict images: one mask file per hypothesis in the input's own format and geometry
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  multivalued predict runs/lidc scan.nii.gz --out predictions\n  multivalued predict models/lidc \
-scan.png --out predictions\n  multivalued \
+    after_help = "Examples:\n  multivalued predict models/lidc slice.png\n  multivalued predict runs/lidc \
+scan.nii.gz --out predictions\n  multivalued \
 predict runs/lidc images/ --top 3 --out predictions\n\nFor each image a folder of its name: hypothesis-1 (the \
 most probable), hypothesis-2 and so on, prediction.json with probabilities, codes and areas, and sheet.png. \
 For a volume every slice has its own hypotheses: hypothesis-k holds the k-th most probable mask of each slice."
@@ -37,7 +37,7 @@ pub struct Predict {
     #[arg(required = true, num_args = 1..)]
     images: Vec<PathBuf>,
     /// The folder to write to
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", default_value = "predictions")]
     out: PathBuf,
     /// Keep only the most probable hypotheses
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
