@@ -153,8 +153,13 @@ proptest! {
         split.hypotheses.push(part);
         let a = Comparison::new(&case, &whole).unwrap();
         let b = Comparison::new(&case, &split).unwrap();
-        for metric in [ged::exact, matching::hm_iou, soft::soft_dice, calibration::mode_brier] {
+        for metric in [ged::exact, matching::hm_iou, calibration::mode_brier] {
             prop_assert!((metric(&a) - metric(&b)).abs() < 1e-6, "f32 splits are inexact");
+        }
+        // Soft Dice jumps where a pixel's probability crosses a threshold, which a split's rounding may do.
+        let near = |p: &f64| soft::THRESHOLDS.iter().any(|t| (p - t).abs() < 2e-6);
+        if !soft::marginal(a.outputs(), 0).iter().any(near) {
+            prop_assert!((soft::soft_dice(&a) - soft::soft_dice(&b)).abs() < 1e-12);
         }
     }
 
