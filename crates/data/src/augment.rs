@@ -18,6 +18,8 @@ pub struct Augmentation {
     pub flip_horizontal: f32,
     /// Probability of swapping top and bottom.
     pub flip_vertical: f32,
+    /// Probability of mirroring about the diagonal from lower left to upper right (square images alone).
+    pub flip_diagonal: f32,
     /// Whether to turn by 0, 90, 180 or 270 degrees (images that are not square: 0 or 180).
     pub quarter_turns: bool,
     /// Largest further rotation, in degrees.
@@ -39,7 +41,13 @@ pub struct Augmentation {
 impl Augmentation {
     /// Whether samples are only flipped and turned by quarters, which moves pixels and changes none.
     pub fn only_turns(&self) -> bool {
-        let others = Self { flip_horizontal: 0.0, flip_vertical: 0.0, quarter_turns: false, ..self.clone() };
+        let others = Self {
+            flip_horizontal: 0.0,
+            flip_vertical: 0.0,
+            flip_diagonal: 0.0,
+            quarter_turns: false,
+            ..self.clone()
+        };
         others == Self::default()
     }
 
@@ -48,6 +56,7 @@ impl Augmentation {
         let bounds = [
             ("flip_horizontal", self.flip_horizontal, 1.0),
             ("flip_vertical", self.flip_vertical, 1.0),
+            ("flip_diagonal", self.flip_diagonal, 1.0),
             ("rotation", self.rotation, 180.0),
             ("scale", self.scale, 4.0),
             ("distortion", self.distortion, 0.4),
@@ -87,9 +96,52 @@ impl Augmentation {
             noise_stream: (seed, sample),
             distortion: [(); 2]
                 .map(|()| [(); 2].map(|()| random.uniform(-1.0, 1.0) * f64::from(self.distortion))),
+            flip_diagonal: random.chance(f64::from(self.flip_diagonal)),
         }
     }
+
+    /// Ways to look at an image of this size, as it is first: all flips and turns that training may draw, in
+    /// turn, with rotations, scales and distortions spread evenly over what it draws. Where pixels only
+    /// change places there are no more views than different ones. Values stay, and nothing is cut out.
+    pub fn views(&self, count: usize, size: [usize; 2]) -> Vec<Drawn> {
+        let still = Self::default().draw(0, 0);
+        let may = |chance: f32| if chance > 0.0 { &[false, true][..] } else { &[false] };
+        let turns = if self.quarter_turns { 4 } else { 1 };
+        let mut turned: Vec<Drawn> = Vec::new();
+        for quarter_turns in 0..turns {
+            for &diagonal in may(self.flip_diagonal) {
+                for &vertical in may(self.flip_vertical) {
+                    for &horizontal in may(self.flip_horizontal) {
+                        let flip = [horizontal, vertical];
+                        let drawn = Drawn { flip, flip_diagonal: diagonal, quarter_turns, ..still.clone() };
+                        let place = |drawn: &Drawn| drawn.placement(size);
+                        if turned.iter().all(|other| place(other) != place(&drawn)) {
+                            turned.push(drawn);
+                        }
+                    }
+                }
+            }
+        }
+        let resampled = self.rotation > 0.0 || self.scale > 0.0 || self.distortion > 0.0;
+        let count = if resampled { count } else { count.min(turned.len()) };
+        let view = |number: usize| {
+            // Multiples of powers of the root of r⁷ = r + 1, of which only the fractions count: points that
+            // fill a cube of six axes evenly, however many are taken. The first is its centre, which
+            // changes nothing.
+            let at = |axis: i32| 2.0 * (0.5 + number as f64 * EVENLY.powi(-axis)).fract() - 1.0;
+            Drawn {
+                angle: (at(1) * f64::from(self.rotation)).to_radians(),
+                scale: (1.0 + f64::from(self.scale)).powf(at(2)),
+                distortion: [[3, 4], [5, 6]].map(|row| row.map(|axis| at(axis) * f64::from(self.distortion))),
+                ..turned[number % turned.len()].clone()
+            }
+        };
+        (0..count).map(view).collect()
+    }
 }
+
+/// The root of r⁷ = r + 1.
+const EVENLY: f64 = 1.112_775_684_278_705_5;
 
 /// The parameters drawn for one sample.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +158,7 @@ pub struct Drawn {
     noise_stream: (u64, u64),
     /// Added to the identity.
     distortion: [[f64; 2]; 2],
+    flip_diagonal: bool,
 }
 
 impl Drawn {
@@ -128,6 +181,28 @@ impl Drawn {
         let unit = Draw::new(seed, &["augment", "noise"], sample).unit();
         let stream = (unit * (1u64 << 53) as f64) as u64;
         Intensity { gain: self.gain, offset: self.offset, noise: self.noise, stream }
+    }
+
+    /// The image alone, with its pixels moved and their values as they were.
+    pub fn moved(&self, image: &Image) -> Image {
+        match self.motion([image.width(), image.height()]) {
+            None => image.clone(),
+            Some(motion) => motion.image(image),
+        }
+    }
+
+    /// The way back for what was computed from moved images of this size.
+    pub fn way_back(&self, size: [usize; 2]) -> WayBack {
+        let back = self.motion(size).map(|motion| motion.inverse());
+        let within = |[x, y]: [f64; 2]| {
+            let [width, height] = size.map(|length| length as f64 - 0.5);
+            (-0.5..width).contains(&x) && (-0.5..height).contains(&y)
+        };
+        let shown = match &back {
+            None => vec![true; size[0] * size[1]],
+            Some(back) => back.origins().map(within).collect(),
+        };
+        WayBack { back, shown }
     }
 
     /// Whether pixels come from between pixels.
@@ -192,13 +267,14 @@ impl Drawn {
     fn motion(&self, [width, height]: [usize; 2]) -> Option<Motion> {
         let turns = if width == height { self.quarter_turns } else { self.quarter_turns & 2 };
         let target = self.crop.unwrap_or([width, height]);
-        let still = !self.flip[0] && !self.flip[1] && turns == 0 && !self.is_resampled();
+        let diagonal = self.flip_diagonal && width == height;
+        let still = !self.flip[0] && !self.flip[1] && !diagonal && turns == 0 && !self.is_resampled();
         if still && target == [width, height] {
             return None;
         }
         let (sin, cos) = self.angle.sin_cos();
         let (sin, cos) = [(sin, cos), (cos, -sin), (-sin, -cos), (-cos, sin)][turns];
-        // The inverse of: flip, then scale, then turn.
+        // The inverse of: flip about the diagonal, then along the axes, then scale, then turn.
         let mut matrix = [[cos / self.scale, sin / self.scale], [-sin / self.scale, cos / self.scale]];
         if self.distortion != [[0.0; 2]; 2] {
             let [[a, b], [c, d]] = self.distortion;
@@ -208,6 +284,10 @@ impl Drawn {
             if self.flip[axis] {
                 matrix[axis] = matrix[axis].map(|entry| -entry);
             }
+        }
+        if diagonal {
+            let [x, y] = matrix;
+            matrix = [y, x].map(|row| row.map(|entry| -entry));
         }
         let corner = |axis: usize, have: usize| {
             let want = target[axis];
@@ -248,6 +328,25 @@ pub struct Intensity {
     pub stream: u64,
 }
 
+/// Brings what was computed from a moved image back to where it belongs.
+pub struct WayBack {
+    /// None where pixels stayed.
+    back: Option<Motion>,
+    shown: Vec<bool>,
+}
+
+impl WayBack {
+    /// Whether the moved image showed each pixel of the original.
+    pub fn shown(&self) -> &[bool] {
+        &self.shown
+    }
+
+    /// The output with its pixels moved back.
+    pub fn apply(&self, output: &Image) -> Image {
+        self.back.as_ref().map_or_else(|| output.clone(), |back| back.image(output))
+    }
+}
+
 /// Where each pixel of the result comes from: `centre + matrix · (pixel + corner)`.
 struct Motion {
     source: [usize; 2],
@@ -258,6 +357,19 @@ struct Motion {
 }
 
 impl Motion {
+    /// The way back.
+    fn inverse(&self) -> Self {
+        let [[a, b], [c, d]] = self.matrix;
+        let determinant = a * d - b * c;
+        Self {
+            source: self.target,
+            target: self.source,
+            matrix: [[d, -b], [-c, a]].map(|row| row.map(|entry| entry / determinant)),
+            corner: self.centre.map(|place| -place),
+            centre: self.corner.map(|place| -place),
+        }
+    }
+
     fn origins(&self) -> impl Iterator<Item = [f64; 2]> {
         let [width, height] = self.target;
         (0..height).flat_map(move |row| {
@@ -361,6 +473,7 @@ mod tests {
         for (drawn, expected) in [
             (Drawn { flip: [true, false], ..still.clone() }, [2.0, 1.0, 4.0, 3.0]),
             (Drawn { flip: [false, true], ..still.clone() }, [3.0, 4.0, 1.0, 2.0]),
+            (Drawn { flip_diagonal: true, ..still.clone() }, [4.0, 2.0, 3.0, 1.0]),
             (Drawn { quarter_turns: 1, ..still.clone() }, [3.0, 1.0, 4.0, 2.0]),
             (Drawn { quarter_turns: 2, ..still.clone() }, [4.0, 3.0, 2.0, 1.0]),
             (Drawn { quarter_turns: 3, ..still.clone() }, [2.0, 4.0, 1.0, 3.0]),
@@ -379,6 +492,51 @@ mod tests {
     fn nothing_drawn_changes_nothing() {
         let case = case(5, 4);
         assert_eq!(Augmentation::default().draw(3, 4).apply(&case), case);
+    }
+
+    #[test]
+    fn views_are_all_flips_and_turns_and_the_image_is_the_first() {
+        let original = case(6, 6).image;
+        let flips = Augmentation { flip_horizontal: 0.5, flip_vertical: 0.1, ..Default::default() };
+        let all = Augmentation { quarter_turns: true, flip_diagonal: 0.5, ..flips.clone() };
+        for (settings, size, count) in [
+            (&Augmentation::default(), [6, 6], 1),
+            (&flips, [6, 6], 4),
+            (&all, [6, 6], 8),
+            // A diagonal mirrors squares alone, and a quarter turn does not fit.
+            (&all, [6, 5], 4),
+        ] {
+            let views = settings.views(64, size);
+            assert_eq!(views.len(), count, "{settings:?} {size:?}");
+            assert_eq!(views[0].moved(&original), original);
+            assert_eq!(settings.views(1, size), views[..1]);
+        }
+        let turned: Vec<Image> = all.views(8, [6, 6]).iter().map(|view| view.moved(&original)).collect();
+        assert!((0..8).all(|a| (0..a).all(|b| turned[a] != turned[b])), "all differ");
+    }
+
+    #[test]
+    fn views_spread_over_what_training_draws() {
+        let settings =
+            Augmentation { rotation: 10.0, scale: 0.5, distortion: 0.1, gain: 0.3, ..Default::default() };
+        let views = settings.views(64, [9, 9]);
+        assert_eq!(views.len(), 64);
+        let spread = |of: &dyn Fn(&Drawn) -> f64, most: f64| {
+            let mut places: Vec<f64> = views.iter().map(|view| of(view) / most).collect();
+            places.sort_by(f64::total_cmp);
+            let widest = places.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+            assert!(
+                places[0] > -1.0 && places[0] < -0.9 && places[63] < 1.0 && places[63] > 0.9,
+                "{places:?}"
+            );
+            assert!(widest < 0.15, "a gap of {widest}");
+        };
+        spread(&|view| view.angle, 10f64.to_radians());
+        spread(&|view| view.scale.ln(), 1.5f64.ln());
+        for (row, column) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            spread(&|view| view.distortion[row][column], 0.1);
+        }
+        assert!(views.iter().all(|view| view.gain == 1.0 && view.offset == 0.0 && view.noise == 0.0));
     }
 
     #[test]
@@ -483,6 +641,26 @@ mod tests {
                     let found = source_of(&placement, to);
                     prop_assert!((0..2).all(|axis| (found[axis] - origin[axis]).abs() < 1e-9));
                 }
+            }
+        }
+
+        #[test]
+        fn the_way_back_undoes_any_view(width in 1..20usize, height in 1..20usize, number in 0..64usize) {
+            let settings = Augmentation {
+                flip_horizontal: 0.5, flip_diagonal: 0.5, quarter_turns: true, rotation: 40.0, scale: 1.0, distortion: 0.3,
+                ..Default::default()
+            };
+            let size = [width, height];
+            let view = &settings.views(64, size)[number];
+            let back = view.way_back(size);
+            let (there, again) = (view.placement(size), back.back.as_ref());
+            for at in 0..width * height {
+                let place = [at % width, at / width].map(|place| place as f64);
+                let moved = again.map_or(place, |again| again.origins().nth(at).unwrap());
+                let home = source_of(&there, moved);
+                prop_assert!((0..2).all(|axis| (home[axis] - place[axis]).abs() < 1e-9), "{place:?}: {home:?}");
+                let within = (0..2).all(|axis| moved[axis] > -0.5 && moved[axis] < size[axis] as f64 - 0.5);
+                prop_assert_eq!(back.shown()[at], within);
             }
         }
 

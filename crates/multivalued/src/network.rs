@@ -4,11 +4,11 @@ use crate::Result;
 use crate::baseline::{ProbabilisticUnet, Unet};
 use crate::batch::Batch;
 use crate::model::Model;
-use crate::predict::predict_batch;
-use crate::recipe::{MethodKind, PredictRecipe, Recipe};
+use crate::predict::{predict_batch, tensor_of};
+use crate::recipe::{MethodKind, Recipe};
 use crate::train::{StepResult, step};
-use multivalued_data::Prediction;
-use multivalued_engine::{Adam, Device, Parameters, Tensor};
+use multivalued_data::{Image, Prediction};
+use multivalued_engine::{Adam, Device, Parameters};
 
 /// The networks of the recipe's method, with their parameters.
 pub struct Network(Kind);
@@ -90,11 +90,13 @@ impl Network {
     }
 
     /// The weighted set of each of a batch of normalised images of one size.
-    pub(crate) fn predict_batch(&self, options: &PredictRecipe, images: &Tensor) -> Vec<Prediction> {
+    pub(crate) fn predict_batch(&self, recipe: &Recipe, images: &[Image]) -> Vec<Prediction> {
         match &self.0 {
-            Kind::Multivalued(model) => predict_batch(model, options, images),
-            Kind::ProbabilisticUnet(network) => network.predict_batch(options, images),
-            Kind::Unet(network) => network.predict_batch(images),
+            Kind::Multivalued(model) => predict_batch(model, recipe, images),
+            Kind::ProbabilisticUnet(network) => {
+                network.predict_batch(&recipe.predict, &tensor_of(images, self.device()))
+            }
+            Kind::Unet(network) => network.predict_batch(&tensor_of(images, self.device())),
         }
     }
 }

@@ -6,15 +6,18 @@
 //! merge equal outputs, renormalise, sort
 //! ```
 
+mod views;
+
 use crate::Result;
 use crate::batch::interleaved;
 use crate::model::Model;
 use crate::network::Network;
-use crate::recipe::{PredictRecipe, Recipe};
+use crate::recipe::Recipe;
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
-use multivalued_engine::{Tape, Tensor, Var};
+use multivalued_engine::{Device, Tape, Tensor, Var};
 use rayon::prelude::*;
+use views::Views;
 
 /// Predicts weighted sets of masks for images of any size.
 pub struct Predictor {
@@ -22,7 +25,7 @@ pub struct Predictor {
     recipe: Recipe,
 }
 
-/// Images that are encoded together, where they have one size.
+/// Images, or views of them, that are encoded together, where they have one size.
 const TOGETHER: usize = 16;
 /// Values of one of the head's layers that are computed at once: half a gigabyte. All 256 codes of a batch
 /// of LIDC slices would need sixteen times that.
@@ -32,6 +35,13 @@ impl Predictor {
     /// A predictor from trained networks and the recipe they were trained by.
     pub fn new(network: Network, recipe: &Recipe) -> Self {
         Self { network, recipe: recipe.clone() }
+    }
+
+    /// The same with another number of views of each image (`predict.views`).
+    pub fn with_views(mut self, views: usize) -> Result<Self> {
+        self.recipe.predict.views = views;
+        self.recipe.validate()?;
+        Ok(self)
     }
 
     /// The networks.
@@ -72,19 +82,18 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<
     let mut rest = images;
     while let Some(first) = rest.first() {
         let size = |image: &Image| [image.width(), image.height()];
-        let alike = rest.iter().take(TOGETHER).take_while(|image| size(image) == size(first)).count();
-        let pixels: Vec<f32> = rest[..alike]
+        let most = (TOGETHER / recipe.predict.views).max(1);
+        let alike = rest.iter().take(most).take_while(|image| size(image) == size(first)).count();
+        let images: Vec<Image> = rest[..alike]
             .iter()
-            .flat_map(|image| {
+            .map(|image| {
                 let mut image = (*image).clone();
                 recipe.data.normalise.apply(&mut image);
-                interleaved(&image)
+                image
             })
             .collect();
-        let shape = [alike, first.height(), first.width(), recipe.model.input_channels];
-        let batch = Tensor::from_slice(network.device(), shape, &pixels);
         // Inside the pool, so that the many small parallel loops start without waking it.
-        out.extend(rayon::scope(|_| network.predict_batch(&recipe.predict, &batch)));
+        out.extend(rayon::scope(|_| network.predict_batch(recipe, &images)));
         rest = &rest[alike..];
     }
     out
@@ -95,40 +104,53 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<
 /// Codes are kept per batch: those that some image gives at least ε. Differs: probabilities are those
 /// among the codes that take part, renormalised after the drop; outputs that are (nearly) the same are
 /// merged, since N_x counts outputs and not codes. Where nothing reaches ε, the most probable code stays.
-pub(crate) fn predict_batch(model: &Model, options: &PredictRecipe, images: &Tensor) -> Vec<Prediction> {
-    predict_in_turns(model, options, images, AT_ONCE)
+pub(crate) fn predict_batch(model: &Model, recipe: &Recipe, images: &[Image]) -> Vec<Prediction> {
+    predict_in_turns(model, recipe, images, AT_ONCE)
+}
+
+/// Images of one size as a tensor.
+///
+/// # Shapes
+/// [images, height, width, channels]
+pub(crate) fn tensor_of(images: &[Image], device: &Device) -> Tensor {
+    let first = &images[0];
+    let pixels: Vec<f32> = images.iter().flat_map(interleaved).collect();
+    Tensor::from_slice(device, [images.len(), first.height(), first.width(), first.channels()], &pixels)
 }
 
 /// The same with so many values of the head at once; codes beyond that take turns.
-fn predict_in_turns(
-    model: &Model,
-    options: &PredictRecipe,
-    images: &Tensor,
-    at_once: usize,
-) -> Vec<Prediction> {
+fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: usize) -> Vec<Prediction> {
+    let options = &recipe.predict;
+    let [width, height] = [images[0].width(), images[0].height()];
+    let views = Views::new(recipe, [width, height]);
+    let seen: Vec<Image> = images.par_iter().flat_map_iter(|image| views.of(image)).collect();
     let tape = Tape::frozen(&model.parameters);
-    let encoded = model.encode(&tape, &Var::constant(images.clone()));
+    let encoded = model.encode(&tape, &Var::constant(tensor_of(&seen, model.device())));
     let active = model.active_codes();
-    let probabilities = model.probabilities(&encoded, &active).into_tensor().to_vec();
-    let rows: Vec<&[f32]> = probabilities.chunks_exact(active.len()).collect();
+    let stated = model.probabilities(&encoded, &active).into_tensor().to_vec();
+    let rows: Vec<Vec<f32>> = stated
+        .chunks_exact(views.len() * active.len())
+        .map(|of_views| mean_row(of_views, active.len()))
+        .collect();
     let best = |row: &[f32]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0);
     let kept: Vec<usize> = (0..active.len())
         .filter(|&j| rows.iter().any(|row| row[j] >= options.min_probability || best(row) == j))
         .collect();
     let mut found: Vec<Vec<Hypothesis>> = rows.iter().map(|_| Vec::new()).collect();
     let head = model.recipe.head_width.max(model.recipe.channels[0]);
-    let [batch, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
-    let turn = (at_once / (batch * height * width * head)).max(1);
+    let turn = (at_once / (seen.len() * height * width * head)).max(1);
     for kept in kept.chunks(turn) {
         let codes: Vec<usize> = kept.iter().map(|&j| active[j]).collect();
         let logits = model.generate_all(&tape, &encoded, &codes);
         let channels = logits.shape().last();
         let values = logits.into_tensor().to_vec();
-        let outputs = values.par_chunks_exact(kept.len() * height * width * channels);
-        found.par_iter_mut().zip(&rows).zip(outputs).for_each(|((hypotheses, row), outputs)| {
-            for (&j, logits) in kept.iter().zip(outputs.chunks_exact(height * width * channels)) {
+        let output = height * width * channels;
+        let of_images = values.par_chunks_exact(views.len() * kept.len() * output);
+        found.par_iter_mut().zip(&rows).zip(of_images).for_each(|((hypotheses, row), of_views)| {
+            for (at, &j) in kept.iter().enumerate() {
                 if row[j] >= options.min_probability || best(row) == j {
-                    let mask = mask_of(logits, width, height, channels);
+                    let of_views = of_views.chunks_exact(output).skip(at).step_by(kept.len());
+                    let mask = mask_of(&views.mean(of_views), width, height, channels);
                     hypotheses.push(Hypothesis { mask, probability: row[j], code: active[j] });
                 }
             }
@@ -139,6 +161,12 @@ fn predict_in_turns(
         settle(hypotheses, options.merge_iou)
     });
     settled.collect()
+}
+
+/// The mean of some rows.
+fn mean_row(rows: &[f32], width: usize) -> Vec<f32> {
+    let count = (rows.len() / width) as f32;
+    (0..width).map(|column| rows.iter().skip(column).step_by(width).sum::<f32>() / count).collect()
 }
 
 /// A mask from one output's logits: above zero, or the class with the largest.
@@ -199,20 +227,66 @@ mod tests {
     #[test]
     fn codes_that_take_turns_say_the_same() {
         let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, &[]);
-        let network = Network::new(&recipe, &multivalued_engine::Device::cpu()).unwrap();
+        let network = Network::new(&recipe, &Device::cpu()).unwrap();
         let model = network.model().unwrap();
-        let pixels: Vec<f32> = (0..2 * 256).map(|at| (at * 37 % 101) as f32 / 100.0).collect();
-        let images = Tensor::from_slice(network.device(), [2, 16, 16, 1], &pixels);
         let [together, alone] =
-            [AT_ONCE, 1].map(|at_once| predict_in_turns(model, &recipe.predict, &images, at_once));
+            [AT_ONCE, 1].map(|at_once| predict_in_turns(model, &recipe, &pictures(), at_once));
         assert!(together.iter().any(|prediction| prediction.len() > 1), "{together:?}");
         assert_eq!(together, alone);
+    }
+
+    /// Two images of nothing in particular.
+    fn pictures() -> [Image; 2] {
+        [37, 53].map(|by| Image::new(16, 16, 1, (0..256).map(|at| (at * by % 101) as f32 / 100.0).collect()))
+    }
+
+    #[test]
+    fn with_all_eight_views_a_turned_image_has_turned_outputs() {
+        let turns = [
+            "augment.flip_horizontal=0.5",
+            "augment.quarter_turns=true",
+            "predict.views=8",
+            "predict.merge_iou=1",
+        ];
+        let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, &turns);
+        let network = Network::new(&recipe, &Device::cpu()).unwrap();
+        let model = network.model().unwrap();
+        let turn = &recipe.augment.views(8, [16, 16])[3];
+        let (images, turned) = (pictures(), pictures().map(|image| turn.moved(&image)));
+        let [upright, turned] = [images, turned].map(|images| predict_batch(model, &recipe, &images));
+        let back = turn.way_back([16, 16]);
+        let as_image = |mask: &Mask| {
+            Image::new(
+                16,
+                16,
+                1,
+                (0..256).map(|at| f32::from(u8::from(mask.get(0, at % 16, at / 16)))).collect(),
+            )
+        };
+        let mut pixels = (0, 0);
+        for (upright, turned) in upright.iter().zip(&turned) {
+            for one in &upright.hypotheses {
+                let same = turned.hypotheses.iter().find(|other| other.code == one.code).expect("its code");
+                assert!((one.probability - same.probability).abs() < 1e-5, "{one:?} {same:?}");
+                let (mask, other) = (as_image(&one.mask), back.apply(&as_image(&same.mask)));
+                pixels.0 += 256;
+                // Sums in another order may fall on the other side of zero.
+                pixels.1 += mask.pixels().iter().zip(other.pixels()).filter(|(a, b)| a != b).count();
+            }
+        }
+        assert!(pixels.0 > 0 && pixels.1 * 100 <= pixels.0, "{pixels:?}");
+        // One view of the same images says something else.
+        let one = Recipe {
+            predict: crate::recipe::PredictRecipe { views: 1, ..recipe.predict.clone() },
+            ..recipe.clone()
+        };
+        assert_ne!(predict_batch(model, &one, &pictures()), upright);
     }
 
     #[test]
     fn an_image_with_other_channels_is_refused_with_both_numbers() {
         let recipe = Recipe::named("shapes-tiny").unwrap();
-        let network = Network::new(&recipe, &multivalued_engine::Device::cpu()).unwrap();
+        let network = Network::new(&recipe, &Device::cpu()).unwrap();
         let predictor = Predictor::new(network, &recipe);
         let (grey, colour) = (Image::new(16, 16, 1, vec![0.5; 256]), Image::new(16, 16, 3, vec![0.5; 768]));
         assert_eq!(predictor.predict(&[&grey]).unwrap().len(), 1);

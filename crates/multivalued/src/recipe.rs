@@ -421,11 +421,13 @@ pub struct PredictRecipe {
     pub merge_iou: f32,
     /// Samples of the Probabilistic U-Net's prior for each image.
     pub samples: usize,
+    /// Views of each image, moved as `augment` says and brought back, whose outputs are averaged.
+    pub views: usize,
 }
 
 impl Default for PredictRecipe {
     fn default() -> Self {
-        Self { min_probability: 1e-5, merge_iou: 0.99, samples: 100 }
+        Self { min_probability: 1e-5, merge_iou: 0.99, samples: 100, views: 1 }
     }
 }
 
@@ -533,6 +535,16 @@ impl Recipe {
             "a baseline's head is 1x1 convolutions: leave it at \"head\"".into(),
         )?;
         rule(self.predict.samples >= 1, "predict.samples", "at least one sample".into())?;
+        rule(
+            (1..=64).contains(&self.predict.views),
+            "predict.views",
+            format!("{} is outside 1 to 64", self.predict.views),
+        )?;
+        rule(
+            self.method.kind == MethodKind::Multivalued || self.predict.views == 1,
+            "predict.views",
+            "a baseline looks at an image once: leave it at 1".into(),
+        )?;
         rule(
             (16..=4096).contains(&self.data.size),
             "data.size",

@@ -13,6 +13,7 @@ use crate::folder;
 use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST};
 use crate::run::evaluation::Evaluation;
+use crate::run::model::RunModel;
 use crate::terminal::say;
 
 /// Score a run's model and print the table of all scores
@@ -23,7 +24,7 @@ use crate::terminal::say;
 --require 'ged_exact<=0.08'\n\nData that the run was trained on, wherever they lie, have the run's own parts: \
 train, validation (or val) and test. Other data have the parts they state; where they state none, all of them are \
 scored and --split is refused. The run's own report.json, report.html and sheets are \
-written anew where its own test part is scored. Exit code 1 where a --require does not hold."
+written anew where its own test part is scored with its own views. Exit code 1 where a --require does not hold."
 )]
 pub struct Evaluate {
     /// The run's folder, or a model's
@@ -36,6 +37,9 @@ pub struct Evaluate {
     /// The part to score [default: test, or all of other data that state no parts]
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
+    /// Views of each image to average [default: the recipe's predict.views]
+    #[arg(long, value_name = "N")]
+    views: Option<usize>,
     /// Write the report as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -97,14 +101,17 @@ impl Evaluate {
             folder::can_hold(path)?;
         }
         // What is written into the run must not meet a training that writes there too.
-        let publishes =
-            self.data.is_none() && self.split.as_deref().unwrap_or(TEST) == TEST && !run.is_shipped();
+        let publishes = self.data.is_none()
+            && self.views.is_none()
+            && self.split.as_deref().unwrap_or(TEST) == TEST
+            && !run.is_shipped();
         let _lock = publishes.then(|| run.lock()).transpose()?;
         let cases = match &self.data {
             Some(path) => Cases::of_path(&run, path, &self.loading)?,
             None => Cases::of_run(&run)?,
         };
-        let evaluation = Evaluation::of(&run, cases, self.split.as_deref(), &device)?;
+        let model = RunModel::of_run(&run, &device)?.with_views(self.views)?;
+        let evaluation = Evaluation::of(&model, cases, self.split.as_deref())?;
         if publishes {
             evaluation.publish(&run)?;
         }

@@ -49,6 +49,9 @@ pub struct Predict {
     /// Also draw masks at random, each hypothesis by its probability
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
     samples: u32,
+    /// Views of each image to average [default: the recipe's predict.views]
+    #[arg(long, value_name = "N")]
+    views: Option<usize>,
     /// Leave out files that cannot be predicted, and name them, instead of stopping at the first
     #[arg(long)]
     skip_bad: bool,
@@ -63,7 +66,7 @@ pub struct Predict {
 impl Predict {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
-        let model = RunModel::of_path(&self.run, &device)?;
+        let model = RunModel::of_path(&self.run, &device)?.with_views(self.views)?;
         let coverage = self.coverage.map(|level| levels::at(&RunFolder::at(&self.run), level)).transpose()?;
         let files = image_files(&self.images)?;
         // Before any work is done for nothing.
@@ -89,8 +92,8 @@ impl Predict {
     fn predict(&self, model: &RunModel, coverage: Option<&Coverage>, path: &Path, out: &Path) -> Outcome {
         let limits = Limits::default();
         let slices = read_slices(&[path.to_owned()], &limits)?;
-        let views: Vec<&Image> = slices.iter().collect();
-        let all = model.predict(&path.display().to_string(), &views)?;
+        let images: Vec<&Image> = slices.iter().collect();
+        let all = model.predict(&path.display().to_string(), &images)?;
         let kept: Vec<Prediction> = all.iter().map(|prediction| self.kept(coverage, prediction)).collect();
         folder::make_empty(out)?;
         let most = kept.iter().map(Prediction::len).max().unwrap_or(0);

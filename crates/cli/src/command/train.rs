@@ -14,6 +14,7 @@ use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST};
 use crate::run::difference::changes;
 use crate::run::evaluation::Evaluation;
+use crate::run::model::RunModel;
 use crate::run::training::Training;
 use crate::terminal::{complain, say};
 
@@ -128,7 +129,7 @@ pub fn trained(
         say(&format!("trained model: {}", run.best().display()))?;
         return Ok(None);
     }
-    let evaluation = Evaluation::of(run, cases, None, device)?;
+    let evaluation = Evaluation::of(&RunModel::of_run(run, device)?, cases, None)?;
     evaluation.publish(run)?;
     say(&evaluation.table())?;
     say(&format!("\nreport page: {}", run.page().display()))?;

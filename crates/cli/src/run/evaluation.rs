@@ -5,7 +5,6 @@ use std::path::Path;
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::report::Report;
 use multivalued_data::{Case, Prediction};
-use multivalued_engine::Device;
 
 use super::RunFolder;
 use super::cases::{Cases, TEST};
@@ -32,9 +31,8 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Predicts a part's cases, the test part's where none is named, with a run's best model and scores them.
-    pub fn of(run: &RunFolder, mut cases: Cases, part: Option<&str>, device: &Device) -> Outcome<Self> {
-        let model = RunModel::of_run(run, device)?;
+    /// Predicts a part's cases, the test part's where none is named, and scores them.
+    pub fn of(model: &RunModel, mut cases: Cases, part: Option<&str>) -> Outcome<Self> {
         let (part, parted) = cases.take(part, TEST)?;
         let predictions = model.predict_cases(&parted)?;
         let settings = Settings { data_hash: Some(cases.hash), ..Settings::new(part) };

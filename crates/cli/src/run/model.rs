@@ -42,6 +42,14 @@ impl RunModel {
         Ok(Self { predictor: Predictor::open(path, device)? })
     }
 
+    /// The same with another number of views of each image; as its recipe says where none is given.
+    pub fn with_views(self, views: Option<usize>) -> Outcome<Self> {
+        match views {
+            Some(views) => Ok(Self { predictor: self.predictor.with_views(views)? }),
+            None => Ok(self),
+        }
+    }
+
     /// The model's recipe.
     pub fn recipe(&self) -> &Recipe {
         self.predictor.recipe()

@@ -31,7 +31,12 @@ fn batches(
 #[test]
 fn every_augmentation_but_noise_is_the_same_on_a_gpu() {
     let Some(gpu) = gpu() else { return };
-    let flips = ["augment.flip_horizontal=0.5", "augment.flip_vertical=0.5", "augment.quarter_turns=true"];
+    let flips = [
+        "augment.flip_horizontal=0.5",
+        "augment.flip_vertical=0.5",
+        "augment.flip_diagonal=0.5",
+        "augment.quarter_turns=true",
+    ];
     let motion = ["augment.rotation=40", "augment.scale=0.5"];
     let intensity = ["augment.gain=0.3", "augment.offset=0.2"];
     let all = [&flips[..], &motion, &intensity].concat();

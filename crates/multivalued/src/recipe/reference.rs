@@ -42,6 +42,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ),
     ("augment.flip_horizontal", "probability of swapping left and right", ""),
     ("augment.flip_vertical", "probability of swapping top and bottom", ""),
+    (
+        "augment.flip_diagonal",
+        "probability of mirroring about the diagonal from lower left to upper right (square images)",
+        "",
+    ),
     ("augment.quarter_turns", "turn by 0, 90, 180 or 270 degrees", ""),
     ("augment.rotation", "largest further rotation, in degrees", ""),
     ("augment.scale", "largest relative change of size", ""),
@@ -145,6 +150,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "predict.samples",
         "samples of the Probabilistic U-Net's prior for each image, equal ones counted together",
         "4 and 16",
+    ),
+    (
+        "predict.views",
+        "views of each image, flipped, turned and resampled as `augment` does and brought back, whose outputs and probabilities are averaged; costs as many passes",
+        "1",
     ),
 ];
 

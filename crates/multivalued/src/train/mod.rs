@@ -248,10 +248,12 @@ impl Trainer {
         Ok(self.sums.close(epoch, self.step, progress, rate, codes, self.seconds(), validation))
     }
 
-    /// The validation cases' report, by the averaged weights.
+    /// The validation cases' report, by the averaged weights. One view of each: epochs are compared with each
+    /// other, and more views would take longer than the training of small data sets.
     fn validation_report(&mut self) -> Result<Report> {
         let cases = std::mem::take(&mut self.validation);
-        let recipe = self.recipe.clone();
+        let mut recipe = self.recipe.clone();
+        recipe.predict.views = 1;
         let predictions = self.with_averaged_weights(|network| predict_cases(network, &recipe, &cases));
         let settings = Settings { resamples: 1, ..Settings::new("validation") };
         let report = evaluate(&cases, &predictions, &settings);
