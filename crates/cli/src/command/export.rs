@@ -181,6 +181,10 @@ impl Card<'_> {
             ),
             ("output", format!("masks of {} class(es)", recipe.model.classes)),
         ];
+        if recipe.predict.views > 1 {
+            let views = recipe.predict.views;
+            rows.push(("prediction", format!("means over {views} views of an image; `--views 1` takes one")));
+        }
         for record in self.log {
             match record {
                 Record::Start { step, version, commit, device, seed, .. } => rows.push((

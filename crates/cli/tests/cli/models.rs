@@ -121,3 +121,38 @@ fn a_model_is_handed_on_and_taken_in_place_of_a_run() {
     fs::write(&weights, &file("model.safetensors")[..1000]).unwrap();
     place.run(&["predict", "models/mine", image, "--out", "y"]).fails(2, &["model.safetensors", "complete"]);
 }
+
+#[test]
+fn several_views_of_an_image_are_averaged_where_they_are_asked_for() {
+    let place = Workplace::with_recipe();
+    // Steps enough for outputs that are not all empty.
+    let once = ["augment.flip_horizontal=0.5", "augment.rotation=10", "train.steps=200"];
+    let once: Vec<&str> = once.iter().flat_map(|change| ["--set", *change]).collect();
+    place.train("run", &once).succeeds();
+    let report = || fs::read(place.path("run/report.json")).unwrap();
+    let own = report();
+    let ged = |json: &str| Report::read(&place.path(json)).unwrap().summary.scores.ged_exact;
+    for views in ["1", "4"] {
+        place.run(&["evaluate", "run", "--views", views, "--json", &format!("{views}.json")]).succeeds();
+    }
+    assert_eq!(ged("1.json"), ged("run/report.json"));
+    assert_ne!(ged("4.json"), ged("1.json"));
+    assert_eq!(report(), own, "a run's report is of its own views");
+    place.run(&["evaluate", "run", "--views", "0"]).fails(2, &["predict.views", "1 to 64"]);
+
+    place.run(&["generate", "shapes", "--size", "16", "--count", "test=1", "--out", "set"]).succeeds();
+    place.run(&["predict", "run", "set/images", "--out", "once"]).succeeds();
+    place.run(&["predict", "run", "set/images", "--views", "8", "--out", "asked"]).succeeds();
+    // A run that was told so looks eight times by itself.
+    place.train("eight", &[&once[..], &["--set", "predict.views=8"]].concat()).succeeds();
+    place.run(&["predict", "eight", "set/images", "--out", "told"]).succeeds();
+    let said = |out: &str| {
+        let text = fs::read(place.path(out).join("shapes-test-00000/prediction.json")).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&text).unwrap()["slices"].clone()
+    };
+    assert_eq!(said("asked"), said("told"));
+    assert_ne!(said("asked"), said("once"));
+
+    place.train("unet", &["--set", "method.kind=unet"]).succeeds();
+    place.run(&["evaluate", "unet", "--views", "2"]).fails(2, &["predict.views", "baseline"]);
+}
