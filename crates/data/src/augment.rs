@@ -5,6 +5,13 @@
 //! pixels (a mirror would show organs twice). Flips, quarter turns and crops alone move pixels without
 //! changing a value.
 
+mod motion;
+mod views;
+
+pub use motion::Placement;
+pub use views::WayBack;
+
+use motion::Motion;
 use serde::{Deserialize, Serialize};
 
 use crate::draw::Draw;
@@ -99,49 +106,7 @@ impl Augmentation {
             flip_diagonal: random.chance(f64::from(self.flip_diagonal)),
         }
     }
-
-    /// Ways to look at an image of this size, as it is first: all flips and turns that training may draw, in
-    /// turn, with rotations, scales and distortions spread evenly over what it draws. Where pixels only
-    /// change places there are no more views than different ones. Values stay, and nothing is cut out.
-    pub fn views(&self, count: usize, size: [usize; 2]) -> Vec<Drawn> {
-        let still = Self::default().draw(0, 0);
-        let may = |chance: f32| if chance > 0.0 { &[false, true][..] } else { &[false] };
-        let turns = if self.quarter_turns { 4 } else { 1 };
-        let mut turned: Vec<Drawn> = Vec::new();
-        for quarter_turns in 0..turns {
-            for &diagonal in may(self.flip_diagonal) {
-                for &vertical in may(self.flip_vertical) {
-                    for &horizontal in may(self.flip_horizontal) {
-                        let flip = [horizontal, vertical];
-                        let drawn = Drawn { flip, flip_diagonal: diagonal, quarter_turns, ..still.clone() };
-                        let place = |drawn: &Drawn| drawn.placement(size);
-                        if turned.iter().all(|other| place(other) != place(&drawn)) {
-                            turned.push(drawn);
-                        }
-                    }
-                }
-            }
-        }
-        let resampled = self.rotation > 0.0 || self.scale > 0.0 || self.distortion > 0.0;
-        let count = if resampled { count } else { count.min(turned.len()) };
-        let view = |number: usize| {
-            // Multiples of powers of the root of r⁷ = r + 1, of which only the fractions count: points that
-            // fill a cube of six axes evenly, however many are taken. The first is its centre, which
-            // changes nothing.
-            let at = |axis: i32| 2.0 * (0.5 + number as f64 * EVENLY.powi(-axis)).fract() - 1.0;
-            Drawn {
-                angle: (at(1) * f64::from(self.rotation)).to_radians(),
-                scale: (1.0 + f64::from(self.scale)).powf(at(2)),
-                distortion: [[3, 4], [5, 6]].map(|row| row.map(|axis| at(axis) * f64::from(self.distortion))),
-                ..turned[number % turned.len()].clone()
-            }
-        };
-        (0..count).map(view).collect()
-    }
 }
-
-/// The root of r⁷ = r + 1.
-const EVENLY: f64 = 1.112_775_684_278_705_5;
 
 /// The parameters drawn for one sample.
 #[derive(Debug, Clone, PartialEq)]
@@ -181,28 +146,6 @@ impl Drawn {
         let unit = Draw::new(seed, &["augment", "noise"], sample).unit();
         let stream = (unit * (1u64 << 53) as f64) as u64;
         Intensity { gain: self.gain, offset: self.offset, noise: self.noise, stream }
-    }
-
-    /// The image alone, with its pixels moved and their values as they were.
-    pub fn moved(&self, image: &Image) -> Image {
-        match self.motion([image.width(), image.height()]) {
-            None => image.clone(),
-            Some(motion) => motion.image(image),
-        }
-    }
-
-    /// The way back for what was computed from moved images of this size.
-    pub fn way_back(&self, size: [usize; 2]) -> WayBack {
-        let back = self.motion(size).map(|motion| motion.inverse());
-        let within = |[x, y]: [f64; 2]| {
-            let [width, height] = size.map(|length| length as f64 - 0.5);
-            (-0.5..width).contains(&x) && (-0.5..height).contains(&y)
-        };
-        let shown = match &back {
-            None => vec![true; size[0] * size[1]],
-            Some(back) => back.origins().map(within).collect(),
-        };
-        WayBack { back, shown }
     }
 
     /// Whether pixels come from between pixels.
@@ -302,18 +245,6 @@ impl Drawn {
     }
 }
 
-/// Where each pixel of a changed image comes from: `[x, y] = from + matrix · [to_x, to_y]`. Flips, quarter
-/// turns and crops alone give whole numbers, exactly.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Placement {
-    /// Width and height of the result.
-    pub size: [usize; 2],
-    /// The source of its first pixel.
-    pub from: [f64; 2],
-    /// How the source moves with a pixel's column and row.
-    pub matrix: [[f64; 2]; 2],
-}
-
 /// What happens to an image's values: `value · gain + mean · (1 − gain) + range · (offset + noise · z)`, mean
 /// and range those of the image itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -328,110 +259,6 @@ pub struct Intensity {
     pub stream: u64,
 }
 
-/// Brings what was computed from a moved image back to where it belongs.
-pub struct WayBack {
-    /// None where pixels stayed.
-    back: Option<Motion>,
-    shown: Vec<bool>,
-}
-
-impl WayBack {
-    /// Whether the moved image showed each pixel of the original.
-    pub fn shown(&self) -> &[bool] {
-        &self.shown
-    }
-
-    /// The output with its pixels moved back.
-    pub fn apply(&self, output: &Image) -> Image {
-        self.back.as_ref().map_or_else(|| output.clone(), |back| back.image(output))
-    }
-}
-
-/// Where each pixel of the result comes from: `centre + matrix · (pixel + corner)`.
-struct Motion {
-    source: [usize; 2],
-    target: [usize; 2],
-    matrix: [[f64; 2]; 2],
-    corner: [f64; 2],
-    centre: [f64; 2],
-}
-
-impl Motion {
-    /// The way back.
-    fn inverse(&self) -> Self {
-        let [[a, b], [c, d]] = self.matrix;
-        let determinant = a * d - b * c;
-        Self {
-            source: self.target,
-            target: self.source,
-            matrix: [[d, -b], [-c, a]].map(|row| row.map(|entry| entry / determinant)),
-            corner: self.centre.map(|place| -place),
-            centre: self.corner.map(|place| -place),
-        }
-    }
-
-    fn origins(&self) -> impl Iterator<Item = [f64; 2]> {
-        let [width, height] = self.target;
-        (0..height).flat_map(move |row| {
-            let y = row as f64 + self.corner[1];
-            (0..width).map(move |column| {
-                let x = column as f64 + self.corner[0];
-                [0, 1].map(|axis| self.centre[axis] + self.matrix[axis][0] * x + self.matrix[axis][1] * y)
-            })
-        })
-    }
-
-    /// The nearest source pixel of each pixel of the result.
-    fn nearest(&self) -> Vec<[usize; 2]> {
-        let near = |[x, y]: [f64; 2]| {
-            [
-                within((x + 0.5).floor() as i64, self.source[0]),
-                within((y + 0.5).floor() as i64, self.source[1]),
-            ]
-        };
-        self.origins().map(near).collect()
-    }
-
-    fn mask(&self, mask: &Mask, nearest: &[[usize; 2]]) -> Mask {
-        let [width, height] = self.target;
-        let mut moved = Mask::empty(width, height, mask.classes());
-        for class in 0..mask.classes() {
-            for (at, &[x, y]) in nearest.iter().enumerate() {
-                if mask.get(class, x, y) {
-                    moved.set(class, at % width, at / width, true);
-                }
-            }
-        }
-        moved
-    }
-
-    fn image(&self, image: &Image) -> Image {
-        let [width, height] = self.source;
-        let mut pixels = vec![0.0; self.target[0] * self.target[1] * image.channels()];
-        let size = self.target[0] * self.target[1];
-        for (at, [x, y]) in self.origins().enumerate() {
-            let (left, top) = (x.floor(), y.floor());
-            let (right_share, lower_share) = ((x - left) as f32, (y - top) as f32);
-            let columns = [within(left as i64, width), within(left as i64 + 1, width)];
-            let rows = [within(top as i64, height), within(top as i64 + 1, height)];
-            for channel in 0..image.channels() {
-                let plane = image.plane(channel);
-                let [upper, lower] = rows.map(|row| {
-                    let [a, b] = columns.map(|column| plane[row * width + column]);
-                    a + (b - a) * right_share
-                });
-                pixels[channel * size + at] = upper + (lower - upper) * lower_share;
-            }
-        }
-        Image::new(self.target[0], self.target[1], image.channels(), pixels)
-    }
-}
-
-/// An index beyond the border becomes the border's own: … 0 0 | 0 1 … n-1 | n-1 n-1 …
-fn within(index: i64, length: usize) -> usize {
-    index.clamp(0, length as i64 - 1) as usize
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -439,7 +266,7 @@ mod tests {
     use super::*;
 
     /// An image whose values are its mask, so that agreement can be read off the pixels.
-    fn case(width: usize, height: usize) -> Case {
+    pub fn case(width: usize, height: usize) -> Case {
         let inside = |x: usize, y: usize| (x * 5 + y * 3) % 7 < 3;
         let values = (0..height).flat_map(|y| (0..width).map(move |x| f32::from(u8::from(inside(x, y)))));
         let mask = Mask::from_fn(width, height, inside);
@@ -455,7 +282,7 @@ mod tests {
         }
     }
 
-    fn source_of(placement: &Placement, [x, y]: [f64; 2]) -> [f64; 2] {
+    pub fn source_of(placement: &Placement, [x, y]: [f64; 2]) -> [f64; 2] {
         let Placement { from, matrix, .. } = placement;
         [0, 1].map(|axis| from[axis] + matrix[axis][0] * x + matrix[axis][1] * y)
     }
@@ -492,51 +319,6 @@ mod tests {
     fn nothing_drawn_changes_nothing() {
         let case = case(5, 4);
         assert_eq!(Augmentation::default().draw(3, 4).apply(&case), case);
-    }
-
-    #[test]
-    fn views_are_all_flips_and_turns_and_the_image_is_the_first() {
-        let original = case(6, 6).image;
-        let flips = Augmentation { flip_horizontal: 0.5, flip_vertical: 0.1, ..Default::default() };
-        let all = Augmentation { quarter_turns: true, flip_diagonal: 0.5, ..flips.clone() };
-        for (settings, size, count) in [
-            (&Augmentation::default(), [6, 6], 1),
-            (&flips, [6, 6], 4),
-            (&all, [6, 6], 8),
-            // A diagonal mirrors squares alone, and a quarter turn does not fit.
-            (&all, [6, 5], 4),
-        ] {
-            let views = settings.views(64, size);
-            assert_eq!(views.len(), count, "{settings:?} {size:?}");
-            assert_eq!(views[0].moved(&original), original);
-            assert_eq!(settings.views(1, size), views[..1]);
-        }
-        let turned: Vec<Image> = all.views(8, [6, 6]).iter().map(|view| view.moved(&original)).collect();
-        assert!((0..8).all(|a| (0..a).all(|b| turned[a] != turned[b])), "all differ");
-    }
-
-    #[test]
-    fn views_spread_over_what_training_draws() {
-        let settings =
-            Augmentation { rotation: 10.0, scale: 0.5, distortion: 0.1, gain: 0.3, ..Default::default() };
-        let views = settings.views(64, [9, 9]);
-        assert_eq!(views.len(), 64);
-        let spread = |of: &dyn Fn(&Drawn) -> f64, most: f64| {
-            let mut places: Vec<f64> = views.iter().map(|view| of(view) / most).collect();
-            places.sort_by(f64::total_cmp);
-            let widest = places.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
-            assert!(
-                places[0] > -1.0 && places[0] < -0.9 && places[63] < 1.0 && places[63] > 0.9,
-                "{places:?}"
-            );
-            assert!(widest < 0.15, "a gap of {widest}");
-        };
-        spread(&|view| view.angle, 10f64.to_radians());
-        spread(&|view| view.scale.ln(), 1.5f64.ln());
-        for (row, column) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            spread(&|view| view.distortion[row][column], 0.1);
-        }
-        assert!(views.iter().all(|view| view.gain == 1.0 && view.offset == 0.0 && view.noise == 0.0));
     }
 
     #[test]
@@ -583,12 +365,6 @@ mod tests {
         assert_ne!(changed, settings.draw(1, 3).apply(&original));
         let [stream, again, other] = [2, 2, 3].map(|sample| settings.draw(1, sample).intensity().stream);
         assert!(stream == again && stream != other, "{stream}, {again}, {other}");
-    }
-
-    #[test]
-    fn indices_beyond_the_border() {
-        let indices: Vec<_> = (-2..5).map(|index| within(index, 3)).collect();
-        assert_eq!(indices, [0, 0, 0, 1, 2, 2, 2]);
     }
 
     #[test]
@@ -641,26 +417,6 @@ mod tests {
                     let found = source_of(&placement, to);
                     prop_assert!((0..2).all(|axis| (found[axis] - origin[axis]).abs() < 1e-9));
                 }
-            }
-        }
-
-        #[test]
-        fn the_way_back_undoes_any_view(width in 1..20usize, height in 1..20usize, number in 0..64usize) {
-            let settings = Augmentation {
-                flip_horizontal: 0.5, flip_diagonal: 0.5, quarter_turns: true, rotation: 40.0, scale: 1.0, distortion: 0.3,
-                ..Default::default()
-            };
-            let size = [width, height];
-            let view = &settings.views(64, size)[number];
-            let back = view.way_back(size);
-            let (there, again) = (view.placement(size), back.back.as_ref());
-            for at in 0..width * height {
-                let place = [at % width, at / width].map(|place| place as f64);
-                let moved = again.map_or(place, |again| again.origins().nth(at).unwrap());
-                let home = source_of(&there, moved);
-                prop_assert!((0..2).all(|axis| (home[axis] - place[axis]).abs() < 1e-9), "{place:?}: {home:?}");
-                let within = (0..2).all(|axis| moved[axis] > -0.5 && moved[axis] < size[axis] as f64 - 0.5);
-                prop_assert_eq!(back.shown()[at], within);
             }
         }
 
