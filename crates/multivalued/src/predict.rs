@@ -57,16 +57,21 @@ impl Predictor {
     /// The weighted set of each image, most probable first. An error where an image has another number
     /// of channels than the networks take.
     pub fn predict(&self, images: &[&Image]) -> Result<Vec<Prediction>> {
-        let takes = self.recipe.model.input_channels;
-        if let Some((at, image)) = images.iter().enumerate().find(|(_, image)| image.channels() != takes) {
-            let has = image.channels();
-            return Err(multivalued_data::Error::mismatch(
-                format!("image {} of {}", at + 1, images.len()),
-                format!("it has {has} channels, the model takes {takes}; convert it"),
-            )
-            .into());
-        }
+        self.check(images)?;
         Ok(predict_images(&self.network, &self.recipe, images))
+    }
+
+    /// Refuses images that [`predict`](Self::predict) would refuse.
+    pub fn check(&self, images: &[&Image]) -> Result<()> {
+        let takes = self.recipe.model.input_channels;
+        match images.iter().enumerate().find(|(_, image)| image.channels() != takes) {
+            None => Ok(()),
+            Some((at, image)) => Err(multivalued_data::Error::mismatch(
+                format!("image {} of {}", at + 1, images.len()),
+                format!("it has {} channels, the model takes {takes}; convert it", image.channels()),
+            )
+            .into()),
+        }
     }
 }
 

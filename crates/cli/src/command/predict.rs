@@ -17,6 +17,7 @@ use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::picture::{Exhibit, png, sheet};
 use crate::run::RunFolder;
+use crate::run::counting::Counting;
 use crate::run::levels;
 use crate::run::model::RunModel;
 use crate::terminal::{complain, say};
@@ -75,8 +76,12 @@ impl Predict {
         }
         folder::make(&self.out)?;
         let mut skipped = 0;
-        for (path, name) in &files {
-            match self.predict(&model, coverage.as_ref(), path, &self.out.join(name)) {
+        // One count at a time: that of the files, or that of the only one's slices.
+        let alone = files.len() == 1;
+        let mut counting = Counting::new(if alone { 0 } else { files.len() });
+        for (at, (path, name)) in files.iter().enumerate() {
+            counting.reached(at);
+            match self.predict(&model, coverage.as_ref(), path, &self.out.join(name), alone) {
                 Err(Failure::User(fault)) if self.skip_bad => {
                     complain(&format!("skipped: {fault}"));
                     skipped += 1;
@@ -84,16 +89,26 @@ impl Predict {
                 other => other?,
             }
         }
+        drop(counting);
         let left_out = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
         let done = counted(files.len() - skipped, "image");
         say(&format!("{done} predicted{left_out}, in {}", self.out.display()))
     }
 
-    fn predict(&self, model: &RunModel, coverage: Option<&Coverage>, path: &Path, out: &Path) -> Outcome {
+    /// Predicts one file. Its slices are counted where it is the only one.
+    fn predict(
+        &self,
+        model: &RunModel,
+        coverage: Option<&Coverage>,
+        path: &Path,
+        out: &Path,
+        alone: bool,
+    ) -> Outcome {
         let limits = Limits::default();
         let slices = read_slices(&[path.to_owned()], &limits)?;
         let images: Vec<&Image> = slices.iter().collect();
-        let all = model.predict(&path.display().to_string(), &images)?;
+        let counting = Counting::new(if alone { images.len() } else { 0 });
+        let all = model.predict(&path.display().to_string(), &images, counting)?;
         let kept: Vec<Prediction> = all.iter().map(|prediction| self.kept(coverage, prediction)).collect();
         folder::make_empty(out)?;
         let most = kept.iter().map(Prediction::len).max().unwrap_or(0);

@@ -3,6 +3,7 @@
 //! `docs/run-folder.md` describes the files.
 
 pub mod cases;
+pub mod counting;
 pub mod difference;
 pub mod evaluation;
 pub mod interrupt;

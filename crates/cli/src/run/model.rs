@@ -8,7 +8,11 @@ use multivalued_data::{Case, Image, Prediction};
 use multivalued_engine::Device;
 
 use super::RunFolder;
+use super::counting::Counting;
 use crate::exit::{Failure, Outcome};
+
+/// Images that are predicted before the progress is shown anew: whole batches of the predictor.
+const BETWEEN_WORDS: usize = 32;
 
 /// A trained model.
 pub struct RunModel {
@@ -60,14 +64,26 @@ impl RunModel {
         &self.predictor
     }
 
-    /// The weighted set of each image; `place` names them in errors.
-    pub fn predict(&self, place: &str, images: &[&Image]) -> Outcome<Vec<Prediction>> {
-        self.predictor.predict(images).map_err(|error| Failure::user(place, error))
+    /// The weighted set of each image; `place` names them in errors, `counting` says how far it is.
+    pub fn predict(
+        &self,
+        place: &str,
+        images: &[&Image],
+        mut counting: Counting,
+    ) -> Outcome<Vec<Prediction>> {
+        let mut predictions = Vec::with_capacity(images.len());
+        let refused = |error| Failure::user(place, error);
+        self.predictor.check(images).map_err(refused)?;
+        for some in images.chunks(BETWEEN_WORDS) {
+            predictions.extend(self.predictor.predict(some).map_err(refused)?);
+            counting.reached(predictions.len());
+        }
+        Ok(predictions)
     }
 
     /// The same for cases.
     pub fn predict_cases(&self, cases: &[Case]) -> Outcome<Vec<Prediction>> {
         let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
-        self.predict("these cases", &images)
+        self.predict("these cases", &images, Counting::new(images.len()))
     }
 }
