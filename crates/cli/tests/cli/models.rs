@@ -138,7 +138,7 @@ fn several_views_of_an_image_are_averaged_where_they_are_asked_for() {
     assert_eq!(ged("1.json"), ged("run/report.json"));
     assert_ne!(ged("4.json"), ged("1.json"));
     assert_eq!(report(), own, "a run's report is of its own views");
-    place.run(&["evaluate", "run", "--views", "0"]).fails(2, &["predict.views", "1 to 64"]);
+    place.run(&["evaluate", "run", "--views", "0"]).fails(2, &["predict.views", "1 to 16"]);
 
     place.run(&["generate", "shapes", "--size", "16", "--count", "test=1", "--out", "set"]).succeeds();
     place.run(&["predict", "run", "set/images", "--out", "once"]).succeeds();

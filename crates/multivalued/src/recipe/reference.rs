@@ -153,7 +153,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "predict.views",
-        "views of each image, flipped, turned and resampled as `augment` does and brought back, whose outputs and probabilities are averaged; costs as many passes",
+        "views of each image, flipped, turned and resampled as `augment` does and brought back, whose outputs and probabilities are averaged, 1 to 16; costs as many passes",
         "1",
     ),
 ];

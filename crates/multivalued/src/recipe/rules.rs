@@ -20,6 +20,7 @@ fn each_broken_rule_names_its_key() {
         (&["method.kind=unet", "model.code_entry=bottleneck"], "model.code_entry"),
         (&["predict.samples=0"], "predict.samples"),
         (&["predict.views=0"], "predict.views"),
+        (&["predict.views=17"], "predict.views"),
         (&["method.kind=unet", "predict.views=2"], "predict.views"),
         (&["data.size=15"], "data.size"),
         (&["data.size=4097"], "data.size"),

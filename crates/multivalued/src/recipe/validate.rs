@@ -25,9 +25,9 @@ impl Recipe {
         )?;
         rule(self.predict.samples >= 1, "predict.samples", "at least one sample".into())?;
         rule(
-            (1..=64).contains(&self.predict.views),
+            (1..=16).contains(&self.predict.views),
             "predict.views",
-            format!("{} is outside 1 to 64", self.predict.views),
+            format!("{} is outside 1 to 16", self.predict.views),
         )?;
         rule(
             self.method.kind == MethodKind::Multivalued || self.predict.views == 1,
