@@ -21,7 +21,7 @@ use crate::batch::TrainingSet;
 use crate::model::mean_inner_product;
 use crate::network::Network;
 use crate::predict::predict_cases;
-use crate::recipe::{Recipe, Space};
+use crate::recipe::Recipe;
 use crate::{Error, Result};
 use ahead::Batches;
 use census::Census;
@@ -226,8 +226,8 @@ impl Trainer {
         self.census.add(&result.targets);
         if self.census.is_due(self.assigned.len()) {
             let assignment = &self.recipe.assignment;
-            let distinct = assignment.distinct && assignment.space == Space::Output;
-            let staying = self.census.staying(&model.active_codes(), assignment.min_usage, distinct);
+            let staying =
+                self.census.staying(&model.active_codes(), assignment.min_usage, assignment.is_distinct());
             model.set_active(&staying);
             self.census = Census::new(self.census.codes());
         }

@@ -168,7 +168,7 @@ fn losses(model: &Model, tape: &Tape, recipe: &Recipe, batch: &Batch, progress: 
     let shape = [encoded.batch, model.recipe.code_count];
     let targets = Tensor::from_slice(model.device(), shape, &assigned.targets);
     let cross_entropy = encoded.logits.cross_entropy_soft(&targets).mean();
-    let energy = (weights.energy > 0.0).then(|| energy(model, tape, &encoded, &assigned, batch));
+    let energy = (weights.energy > 0.0).then(|| energy(model, tape, recipe, &encoded, &assigned, batch));
     let total = total(weights, &assigned, &cross_entropy, energy.as_ref());
     Losses { encoded, assigned, cross_entropy, energy, total }
 }
@@ -331,7 +331,18 @@ fn compared(model: &Model, logits: &Var, batch: &Batch, images: usize) -> Compar
 }
 
 /// The energy score of the most probable codes' outputs.
-fn energy(model: &Model, tape: &Tape, encoded: &Encoded, assigned: &Assigned, batch: &Batch) -> Var {
+///
+/// It moves the probabilities only where annotations may share a code. Where each takes its own, the
+/// cross-entropy knows how often a code is meant, and the score would trade that against what cannot be seen: a
+/// mode whose masks scatter costs more than one whose masks do not, and was given 0.242 instead of 0.25.
+fn energy(
+    model: &Model,
+    tape: &Tape,
+    recipe: &Recipe,
+    encoded: &Encoded,
+    assigned: &Assigned,
+    batch: &Batch,
+) -> Var {
     let generated;
     let (compared, codes) = match &assigned.outputs {
         Some((compared, codes)) => (compared, codes.clone()),
@@ -348,7 +359,10 @@ fn energy(model: &Model, tape: &Tape, encoded: &Encoded, assigned: &Assigned, ba
             (&generated, codes)
         }
     };
-    let probabilities = model.probabilities(encoded, &codes);
+    let mut probabilities = model.probabilities(encoded, &codes);
+    if recipe.assignment.is_distinct() {
+        probabilities = probabilities.stop_gradient();
+    }
     compared.energy_score(&probabilities, &batch.weights).mean()
 }
 

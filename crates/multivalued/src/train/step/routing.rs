@@ -4,19 +4,22 @@ use super::{Losses, losses};
 use crate::batch::TrainingSet;
 use crate::fixture::{cases, tiny_recipe};
 use crate::model::Model;
-use crate::recipe::Space;
+use crate::recipe::{Recipe, Space};
 use multivalued_engine::{Device, Tape, Var};
 use std::collections::BTreeSet;
 
 /// The parts, by the first word of their parameters' names, that get a gradient other than zero.
 fn reached(space: Space, progress: f32, term: impl FnOnce(Losses) -> Var) -> BTreeSet<String> {
-    let recipe = tiny_recipe(space, &[]);
+    reached_by(&tiny_recipe(space, &[]), progress, term)
+}
+
+fn reached_by(recipe: &Recipe, progress: f32, term: impl FnOnce(Losses) -> Var) -> BTreeSet<String> {
     let device = Device::cpu();
-    let model = Model::new(&recipe, &device).unwrap();
+    let model = Model::new(recipe, &device).unwrap();
     let batch =
-        TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
+        TrainingSet::new(cases(4, [16, 16], 1, 1), recipe, &device).unwrap().batch(0, &device).unwrap();
     let tape = Tape::recording(&model.parameters);
-    let term = term(losses(&model, &tape, &recipe, &batch, progress));
+    let term = term(losses(&model, &tape, recipe, &batch, progress));
     assert!(term.item().is_finite() && term.item() != 0.0, "the term is there: {}", term.item());
     let gradients = tape.backward(&term);
     let ids = model.parameters.ids();
@@ -70,11 +73,13 @@ fn overlap_reaches_what_the_reconstruction_reaches() {
 }
 
 #[test]
-fn the_energy_score_moves_outputs_and_probabilities() {
-    for space in [Space::Embedding, Space::Output] {
-        let found = reached(space, HARD, |losses| losses.energy.unwrap());
-        assert_reached(&found, &["classifier", "generator", "image_encoder"]);
+fn the_energy_score_moves_outputs_and_shared_codes_probabilities() {
+    let energy = |losses: Losses| losses.energy.unwrap();
+    let shared = tiny_recipe(Space::Output, &["assignment.distinct=false"]);
+    for recipe in [&shared, &tiny_recipe(Space::Embedding, &[])] {
+        assert_reached(&reached_by(recipe, HARD, energy), &["classifier", "generator", "image_encoder"]);
     }
+    assert_reached(&reached(Space::Output, HARD, energy), &["generator", "image_encoder"]);
 }
 
 #[test]
