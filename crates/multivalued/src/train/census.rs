@@ -25,11 +25,14 @@ pub(crate) struct Census {
     served: Vec<f32>,
     /// Images that two codes both served, by `lower · codes + higher`; a code with itself: its own images.
     together: BTreeMap<usize, u32>,
+    /// Codes of the image that had most.
+    #[serde(default)]
+    most: usize,
 }
 
 impl Census {
     pub fn new(codes: usize) -> Self {
-        Self { codes, images: 0, served: vec![0.0; codes], together: BTreeMap::new() }
+        Self { codes, images: 0, served: vec![0.0; codes], together: BTreeMap::new(), most: 0 }
     }
 
     /// How many codes it counts.
@@ -45,6 +48,7 @@ impl Census {
         for image in targets.chunks_exact(self.codes) {
             self.images += 1;
             let serving: Vec<usize> = (0..self.codes).filter(|&code| image[code] > 0.0).collect();
+            self.most = self.most.max(serving.len());
             for (n, &code) in serving.iter().enumerate() {
                 self.served[code] += image[code];
                 for &other in &serving[n..] {
@@ -59,12 +63,13 @@ impl Census {
         self.images >= IMAGES.min(cases)
     }
 
-    fn meetings(&self, a: usize, b: usize) -> f32 {
-        *self.together.get(&(a.min(b) * self.codes + a.max(b))).unwrap_or(&0) as f32
+    fn meetings(&self, a: usize, b: usize) -> u32 {
+        *self.together.get(&(a.min(b) * self.codes + a.max(b))).unwrap_or(&0)
     }
 
     /// The codes that stay: those that serve at least a share of the annotations and, where outputs of one
-    /// image take different codes, do not share an output with another. At least two stay.
+    /// image take different codes, do not share an output with another. At least two stay, and as many as some
+    /// image needs.
     pub fn staying(&self, active: &[usize], least_share: f32, distinct: bool) -> Vec<usize> {
         let images = self.images.max(1) as f32;
         let busy = |code: &usize| self.served[*code] / images >= least_share;
@@ -72,12 +77,29 @@ impl Census {
         if staying.len() < 2 {
             return active.to_vec();
         }
-        while distinct && staying.len() > 2 {
-            let Some((a, b)) = self.most_exclusive(&staying) else { break };
-            let rarer = if self.served[a] < self.served[b] { a } else { b };
+        let mut after = self.clone();
+        while distinct && staying.len() > self.most.max(2) {
+            let Some((a, b)) = after.most_exclusive(&staying) else { break };
+            let (rarer, other) = if after.served[a] < after.served[b] { (a, b) } else { (b, a) };
+            after.hand_over(rarer, other);
             staying.retain(|&code| code != rarer);
         }
         staying
+    }
+
+    /// Counts one code's images for another, which will serve them. Else, where two groups of images have codes
+    /// of their own for the same outputs, codes of both groups would go, and the rest would be too few.
+    fn hand_over(&mut self, from: usize, to: usize) {
+        self.served[to] += self.served[from];
+        for other in (0..self.codes).filter(|&other| other != from) {
+            let met = match other == to {
+                true => self.meetings(from, from) - self.meetings(from, to),
+                false => self.meetings(from, other),
+            };
+            if met > 0 {
+                *self.together.entry(to.min(other) * self.codes + to.max(other)).or_default() += met;
+            }
+        }
     }
 
     /// The two codes that share an output most clearly.
@@ -85,8 +107,9 @@ impl Census {
         let mut best = None;
         for (n, &a) in codes.iter().enumerate() {
             for &b in &codes[n + 1..] {
-                let expected = self.meetings(a, a) * self.meetings(b, b) / self.images as f32;
-                let ratio = self.meetings(a, b) / expected.max(1e-9);
+                let [own, others, both] = [(a, a), (b, b), (a, b)].map(|(a, b)| self.meetings(a, b) as f32);
+                let expected = own * others / self.images as f32;
+                let ratio = both / expected.max(1e-9);
                 if expected >= EXPECTED && ratio < best.map_or(MEETS, |(least, _)| least) {
                     best = Some((ratio, (a, b)));
                 }
@@ -128,6 +151,21 @@ mod tests {
         let split = census(&[&[0, 1, 3], &[0, 2, 3], &[0, 2, 3]]);
         assert_eq!(split.staying(&[0, 1, 2, 3], 0.002, true), [0, 2, 3]);
         assert_eq!(split.staying(&[0, 1, 2, 3], 0.002, false), [0, 1, 2, 3], "readers may agree");
+    }
+
+    #[test]
+    fn groups_of_images_with_codes_of_their_own_keep_one_for_each_output() {
+        // Three outputs. For the second and third, half of the images have codes 1 and 4, the others 2 and 3.
+        // Each code alone, 1 would give way to 2, and then 2 and 3 to 4.
+        let mut census = Census::new(5);
+        for _ in 0..100 {
+            census.add(&[0.5, 0.1, 0.0, 0.0, 0.4]);
+            census.add(&[0.5, 0.0, 0.25, 0.25, 0.0]);
+        }
+        assert_eq!(census.staying(&[0, 1, 2, 3, 4], 0.002, true), [0, 2, 4]);
+        // The counts alone say so, too, without the image that had most.
+        census.most = 0;
+        assert_eq!(census.staying(&[0, 1, 2, 3, 4], 0.002, true), [0, 2, 4]);
     }
 
     #[test]
