@@ -1,18 +1,15 @@
 //! Seeing how far a prediction of many images is, where it takes more than a few seconds: on a terminal a live
 //! line, plain lines elsewhere.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
-use super::progress::clock;
+use super::progress::{PLAIN_EVERY, clock, live_bar};
 use crate::terminal::complain;
 
 /// What is over within this time needs no words.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Plain lines come no more often than this.
-const PLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// How many of so many images are predicted.
 #[derive(Debug)]
@@ -32,29 +29,26 @@ impl Counting {
 
     /// So many are done.
     pub fn reached(&mut self, done: usize) {
-        let terminal = std::io::stderr().is_terminal();
-        let pause = match (self.told, terminal) {
+        let pause = match (self.told, &self.bar) {
             (None, _) => PATIENCE,
-            (Some(_), true) => Duration::ZERO,
-            (Some(_), false) => PLAIN_EVERY,
+            (Some(_), Some(_)) => Duration::ZERO,
+            (Some(_), None) => PLAIN_EVERY,
         };
         if done >= self.total || self.told.unwrap_or(self.began).elapsed() < pause {
             return;
         }
+        if self.told.is_none() {
+            self.bar = live_bar(Some(self.total as u64), "{bar:20} {wide_msg}");
+        }
         self.told = Some(Instant::now());
         let line = self.line(done, self.began.elapsed());
-        if !terminal {
-            return complain(&line);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(done as u64);
+                bar.set_message(line);
+            }
+            None => complain(&line),
         }
-        let bar = self.bar.get_or_insert_with(|| {
-            let bar =
-                ProgressBar::with_draw_target(Some(self.total as u64), ProgressDrawTarget::stderr_with_hz(5));
-            let style = ProgressStyle::with_template("{bar:20} {wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
-        bar.set_position(done as u64);
-        bar.set_message(line);
     }
 
     fn line(&self, done: usize, elapsed: Duration) -> String {

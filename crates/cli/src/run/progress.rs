@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::log::Numbers;
 use crate::terminal::complain;
 
-/// Plain lines of epochs come no more often than this, unless they tell of a validation.
-const PLAIN_EVERY: Duration = Duration::from_secs(10);
+/// Plain lines come no more often than this, unless they tell of a validation.
+pub(super) const PLAIN_EVERY: Duration = Duration::from_secs(10);
 /// Where epochs are long there is a plain line this often.
 const PLAIN_AT_LEAST: Duration = Duration::from_secs(60);
 /// The live lines change no more often than this.
@@ -32,14 +32,11 @@ pub struct Progress {
 impl Progress {
     /// A training at a step of so many, or of an unknown number.
     pub fn new(step: u64, total: Option<u64>, steps_per_epoch: u64) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(5));
-            // Two lines, so that a terminal of 80 columns shows the scores too; what is wider is cut.
-            let style = ProgressStyle::with_template("{bar:20} {prefix}\n{wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        // Two lines, so that a terminal of 80 columns shows the scores too; what is wider is cut.
+        let bar = live_bar(total, "{bar:20} {prefix}\n{wide_msg}");
+        if let Some(bar) = &bar {
             bar.set_position(step);
-            bar
-        });
+        }
         Self {
             bar,
             total,
@@ -131,6 +128,16 @@ impl Progress {
         parts.extend(terms);
         parts.join(" · ")
     }
+}
+
+/// A bar that is drawn anew as it moves; none where standard error is no terminal.
+pub(super) fn live_bar(total: Option<u64>, template: &str) -> Option<ProgressBar> {
+    std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(5));
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar
+    })
 }
 
 /// Seconds as minutes and seconds, or hours and minutes.
