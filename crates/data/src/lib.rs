@@ -8,6 +8,7 @@
 //! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ and NIfTI; writing masks in the input's geometry |
 //! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
 //! | [`normalise`], [`augment`] | what training does to a case before the network sees it |
+//! | [`fingerprint`] | what a data set is like, in numbers |
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
@@ -20,6 +21,7 @@ pub mod draw;
 mod error;
 pub mod evaluate;
 pub mod export;
+pub mod fingerprint;
 mod image;
 pub mod import;
 mod mask;

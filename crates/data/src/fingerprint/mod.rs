@@ -1,0 +1,207 @@
+//! What a data set is like, in numbers: everything that a plan for training is made from, and what a new image
+//! is compared with to find out whether it is like the ones a model was trained on.
+//!
+//! | file | what it measures |
+//! |---|---|
+//! | here | counts, sizes, spacing, and the numbers of all others |
+//! | `intensity` | values and sharpness of each channel |
+//! | `disagreement` | how far and in what way annotations of one image differ |
+//! | `orientation` | whether up and down, left and right mean something |
+
+mod disagreement;
+mod intensity;
+mod orientation;
+
+pub use disagreement::Disagreement;
+pub use intensity::{Channel, ChannelOf};
+pub use orientation::Orientation;
+
+use crate::Case;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Cases that are measured pixel by pixel; of larger data sets so many, evenly spaced.
+const MEASURED: usize = 1000;
+
+/// How a number is distributed over cases.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spread {
+    /// The smallest.
+    pub min: f32,
+    /// A twentieth of the cases have less.
+    pub low: f32,
+    /// Half of them have less.
+    pub median: f32,
+    /// A twentieth of them have more.
+    pub high: f32,
+    /// The largest.
+    pub max: f32,
+}
+
+impl Spread {
+    /// Of some numbers; all zero where there are none.
+    pub fn of(mut values: Vec<f32>) -> Self {
+        if values.is_empty() {
+            return Self::default();
+        }
+        values.sort_by(f32::total_cmp);
+        let at = |share: f64| values[(share * (values.len() - 1) as f64).round() as usize];
+        Self { min: at(0.0), low: at(0.05), median: at(0.5), high: at(0.95), max: at(1.0) }
+    }
+
+    /// Whether all numbers are the same.
+    pub fn is_constant(&self) -> bool {
+        self.min == self.max
+    }
+}
+
+/// A data set in numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fingerprint {
+    /// The version of this description.
+    pub version: u32,
+    /// Images.
+    pub cases: usize,
+    /// Groups, such as patients.
+    pub groups: usize,
+    /// Foreground classes of the masks.
+    pub classes: usize,
+    /// Columns.
+    pub width: Spread,
+    /// Rows.
+    pub height: Spread,
+    /// Distance of two columns in the files' unit, mostly millimetres; none where no file states it.
+    pub spacing: Option<Spread>,
+    /// Values of each channel.
+    pub channels: Vec<Channel>,
+    /// Annotations of a case.
+    pub annotations: Spread,
+    /// Whether all cases name their raters, and how many annotations each has.
+    pub raters: BTreeMap<String, usize>,
+    /// Annotations that mark nothing, as a share of all.
+    pub empty_share: f32,
+    /// Cases with more than one annotation, as a share of all.
+    pub disputed_share: f32,
+    /// Cases with more than one annotation of which all are the same (IoU at least 0.99), as a share of those.
+    pub unanimous_share: f32,
+    /// Diameter in pixels of a disc as large as an annotation's mask; of those that mark something.
+    pub diameter: Spread,
+    /// How annotations of one image differ.
+    pub disagreement: Disagreement,
+    /// Whether directions mean something.
+    pub orientation: Orientation,
+}
+
+impl Fingerprint {
+    /// The version that is written.
+    pub const VERSION: u32 = 1;
+
+    /// Measures cases; of many, every so-and-so-many-th pixel by pixel. Panics where there are none.
+    pub fn of(cases: &[Case]) -> Self {
+        assert!(!cases.is_empty(), "a fingerprint needs at least one case");
+        let measured: Vec<&Case> = cases.iter().step_by(cases.len().div_ceil(MEASURED)).collect();
+        let groups: BTreeSet<&str> = cases.iter().map(|case| case.group.as_str()).collect();
+        let spread = |of: &dyn Fn(&Case) -> f32| Spread::of(cases.iter().map(of).collect());
+        let mut raters = BTreeMap::new();
+        let (mut annotations, mut empty) = (0, 0);
+        for annotation in cases.iter().flat_map(|case| &case.annotations) {
+            annotations += 1;
+            empty += usize::from(annotation.mask.is_empty());
+            if let Some(rater) = &annotation.rater {
+                *raters.entry(rater.clone()).or_default() += 1;
+            }
+        }
+        let spacings: Vec<f32> =
+            cases.iter().filter_map(|case| Some(case.image.geometry.as_ref()?.spacing[0])).collect();
+        let diameters = measured.par_iter().flat_map_iter(|case| diameters(case)).collect();
+        let disputed: Vec<&Case> =
+            measured.iter().copied().filter(|case| case.annotations.len() > 1).collect();
+        let several = cases.iter().filter(|case| case.annotations.len() > 1).count();
+        let unanimous = disputed.par_iter().filter(|case| disagreement::is_unanimous(case)).count();
+        Self {
+            version: Self::VERSION,
+            cases: cases.len(),
+            groups: groups.len(),
+            classes: cases
+                .iter()
+                .flat_map(|case| &case.annotations)
+                .map(|a| a.mask.classes())
+                .max()
+                .unwrap_or(1),
+            width: spread(&|case| case.image.width() as f32),
+            height: spread(&|case| case.image.height() as f32),
+            spacing: (!spacings.is_empty()).then(|| Spread::of(spacings)),
+            channels: intensity::channels(&measured),
+            annotations: spread(&|case| case.annotations.len() as f32),
+            raters,
+            empty_share: share(empty, annotations),
+            disputed_share: share(several, cases.len()),
+            unanimous_share: share(unanimous, disputed.len()),
+            diameter: Spread::of(diameters),
+            disagreement: Disagreement::of(&disputed),
+            orientation: Orientation::of(&measured),
+        }
+    }
+
+    /// Whether all images have one size.
+    pub fn one_size(&self) -> bool {
+        self.width.is_constant() && self.height.is_constant()
+    }
+}
+
+fn share(part: usize, all: usize) -> f32 {
+    if all == 0 { 0.0 } else { part as f32 / all as f32 }
+}
+
+/// Of a disc as large as each annotation that marks something.
+fn diameters(case: &Case) -> Vec<f32> {
+    let area = |mask: &crate::Mask| (0..mask.classes()).map(|class| mask.area(class)).sum::<usize>();
+    let areas = case.annotations.iter().map(|annotation| area(&annotation.mask));
+    areas.filter(|&area| area > 0).map(|area| 2.0 * (area as f32 / std::f32::consts::PI).sqrt()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Annotation, Image, Mask};
+
+    #[test]
+    fn counts_by_hand() {
+        let annotation = |columns: usize, rater: &str| Annotation {
+            mask: Mask::from_fn(8, 6, |x, _| x < columns),
+            rater: Some(rater.into()),
+            weight: 1.0,
+        };
+        let case = |id: &str, group: &str, annotations| Case {
+            id: id.into(),
+            group: group.into(),
+            image: Image::new(8, 6, 2, (0..96).map(|value| value as f32).collect()),
+            annotations,
+            truth: None,
+        };
+        let cases = [
+            case("a", "p", vec![annotation(4, "x"), annotation(4, "y")]),
+            case("b", "p", vec![annotation(0, "x"), annotation(2, "y")]),
+            case("c", "q", vec![annotation(1, "x")]),
+        ];
+        let found = Fingerprint::of(&cases);
+        assert_eq!((found.cases, found.groups, found.classes, found.channels.len()), (3, 2, 1, 2));
+        assert_eq!(found.raters, BTreeMap::from([("x".into(), 3), ("y".into(), 2)]));
+        assert!((found.empty_share - 0.2).abs() < 1e-6 && (found.disputed_share - 2.0 / 3.0).abs() < 1e-6);
+        assert_eq!(found.unanimous_share, 0.5);
+        assert!(found.one_size() && found.spacing.is_none());
+        assert_eq!((found.annotations.min, found.annotations.max), (1.0, 2.0));
+        let text = serde_json::to_string(&found).unwrap();
+        assert_eq!(serde_json::from_str::<Fingerprint>(&text).unwrap(), found);
+    }
+
+    #[test]
+    fn a_spread_of_numbers_in_any_order() {
+        let spread = Spread::of((0..=100).rev().map(|value| value as f32).collect());
+        assert_eq!(spread, Spread { min: 0.0, low: 5.0, median: 50.0, high: 95.0, max: 100.0 });
+        assert_eq!(Spread::of(Vec::new()), Spread::default());
+    }
+}
