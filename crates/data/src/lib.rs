@@ -29,6 +29,7 @@ pub mod metric;
 pub mod normalise;
 mod replace;
 pub mod report;
+mod resample;
 pub mod synthetic;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};

@@ -127,6 +127,10 @@ fn write_targets(mask: &Mask, output_channels: usize, out: &mut [u8]) {
 impl TrainingSet {
     /// Checks that the cases suit the recipe, and moves them to the device where that spares copies.
     pub fn new(cases: Vec<Case>, recipe: &Recipe, device: &Device) -> Result<Self> {
+        let cases: Vec<Case> = match recipe.data.resize {
+            Some(size) => cases.into_par_iter().map(|case| case.resampled(size)).collect(),
+            None => cases,
+        };
         let mismatch = |case: &Case, reason: String| {
             Err(Error::Data(multivalued_data::Error::mismatch(&case.id, reason)))
         };
@@ -149,7 +153,7 @@ impl TrainingSet {
                 return mismatch(
                     case,
                     format!(
-                        "{a}x{b} pixels, but {} has {c}x{d}: images of one batch have one size; set augment.crop=[width, height]",
+                        "{a}x{b} pixels, but {} has {c}x{d}: images of one batch have one size; set data.resize=[width, height] or augment.crop=[width, height]",
                         first.id
                     ),
                 );

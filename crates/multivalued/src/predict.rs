@@ -86,19 +86,27 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<
     let mut out = Vec::with_capacity(images.len());
     let mut rest = images;
     while let Some(first) = rest.first() {
-        let size = |image: &Image| [image.width(), image.height()];
+        let size = |image: &Image| recipe.data.resize.unwrap_or([image.width(), image.height()]);
         let most = (TOGETHER / recipe.predict.views).max(1);
         let alike = rest.iter().take(most).take_while(|image| size(image) == size(first)).count();
         let images: Vec<Image> = rest[..alike]
             .iter()
             .map(|image| {
-                let mut image = (*image).clone();
+                let mut image = image.resampled(size(image));
                 recipe.data.normalise.apply(&mut image);
                 image
             })
             .collect();
         // Inside the pool, so that the many small parallel loops start without waking it.
-        out.extend(rayon::scope(|_| network.predict_batch(recipe, &images)));
+        let mut predictions = rayon::scope(|_| network.predict_batch(recipe, &images));
+        if recipe.data.resize.is_some() {
+            predictions.par_iter_mut().zip(&rest[..alike]).for_each(|(prediction, image)| {
+                for hypothesis in &mut prediction.hypotheses {
+                    hypothesis.mask = hypothesis.mask.resampled([image.width(), image.height()]);
+                }
+            });
+        }
+        out.extend(predictions);
         rest = &rest[alike..];
     }
     out

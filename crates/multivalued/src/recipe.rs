@@ -71,6 +71,8 @@ pub struct DataRecipe {
     pub seed: u64,
     /// How raw values become network input.
     pub normalise: Normalisation,
+    /// Width and height that images are brought to before the network sees them; outputs are brought back.
+    pub resize: Option<[usize; 2]>,
 }
 
 impl Default for DataRecipe {
@@ -89,6 +91,7 @@ impl Default for DataRecipe {
             test_share: 0.2,
             seed: 1,
             normalise: Normalisation::MinMax,
+            resize: None,
         }
     }
 }
@@ -371,6 +374,8 @@ pub struct TrainRecipe {
     pub precision: Precision,
     /// Epochs between validations.
     pub validate_every: u64,
+    /// Validations without a better one after which the training ends; 0 to go on to the end.
+    pub patience: u64,
     /// Seed of the weights, the order of cases and the draws of annotations.
     pub seed: u64,
 }
@@ -393,6 +398,7 @@ impl Default for TrainRecipe {
             weight_average: 0.998,
             precision: Precision::Bf16,
             validate_every: 10,
+            patience: 0,
             seed: 1,
         }
     }

@@ -34,8 +34,8 @@ impl Demo {
         );
         let recipe = Recipe::named("shapes-tiny")?;
         let device = self.device.open(recipe.train.precision)?;
-        let evaluation = trained(&run, &recipe, &device, Duration::from_secs(30))?;
-        let Some(truth) = evaluation.as_ref().and_then(|one| one.report.summary.truth) else { return Ok(()) };
+        let evaluation = trained(&run, &recipe.into(), &device, Duration::from_secs(30))?;
+        let Some(truth) = evaluation.report.summary.truth else { return Ok(()) };
         say(&format!(
             "\n{:.1} % of the true shapes were found, their probabilities are off by {:.3} on average.\n\
              Open the page in a browser, then train on your own data: multivalued train --help",

@@ -11,8 +11,9 @@ mod generate;
 mod inspect;
 mod man;
 pub mod options;
+mod plan;
 mod predict;
-mod train;
+pub mod train;
 mod validate;
 
 use clap::{Parser, Subcommand};
@@ -23,8 +24,10 @@ use crate::exit::Outcome;
 /// probabilities out.
 #[derive(Debug, Parser)]
 #[command(name = "multivalued", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done, 1 below a requested bound, 2 the user's error, 74 the system \
-refused to read or write, 75 interrupted with a checkpoint saved.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 below a requested bound or a model of no use, 2 the user's error, 74 the system \
+refused to read or write, 75 interrupted with a checkpoint saved."
+)]
 pub struct Program {
     #[command(subcommand)]
     command: Command,
@@ -35,6 +38,7 @@ enum Command {
     Demo(demo::Demo),
     Generate(generate::Generate),
     Validate(validate::Validate),
+    Plan(plan::PlanCommand),
     Train(train::Train),
     Predict(predict::Predict),
     Evaluate(evaluate::Evaluate),
@@ -54,6 +58,7 @@ impl Program {
             Command::Demo(command) => command.run(),
             Command::Generate(command) => command.run(),
             Command::Validate(command) => command.run(),
+            Command::Plan(command) => command.run(),
             Command::Train(command) => command.run(),
             Command::Predict(command) => command.run(),
             Command::Evaluate(command) => command.run(),

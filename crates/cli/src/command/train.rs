@@ -6,12 +6,15 @@ use std::time::Duration;
 use clap::Args;
 use multivalued::Recipe;
 use multivalued::recipe::BUILT_IN;
+use multivalued_engine::Device;
 
 use super::options::Loading;
+use super::plan::{data_of, planned};
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
+use crate::folder;
 use crate::run::RunFolder;
-use crate::run::cases::{Cases, TEST};
+use crate::run::cases::{Cases, TEST, VALIDATION};
 use crate::run::difference::changes;
 use crate::run::evaluation::Evaluation;
 use crate::run::model::RunModel;
@@ -22,14 +25,17 @@ use crate::terminal::{complain, say};
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
 pub struct Train {
-    /// A recipe that comes with the program, or a .toml file; not needed with --resume
-    #[arg(required_unless_present = "resume")]
+    /// A recipe that comes with the program, or a .toml file; without one it is planned from --data
+    #[arg(required_unless_present_any = ["resume", "data"])]
     recipe: Option<String>,
     /// The data set: a folder or a manifest (docs/dataset-format.md)
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     #[command(flatten)]
     loading: Loading,
+    /// Minutes that the training may take: a planned one is scaled to them, a recipe is followed for so long
+    #[arg(long, value_parser = super::plan::minutes, conflicts_with = "resume")]
+    minutes: Option<f64>,
     /// Change a key of the recipe; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -53,8 +59,8 @@ pub struct Train {
 fn after_help() -> String {
     let recipes: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
     format!(
-        "Examples:\n  multivalued train shapes-tiny\n  multivalued train lidc --data data/lidc --out runs/lidc\n  \
-         multivalued train my.toml --set train.steps=20000 --seed 2\n  multivalued train --resume --out \
+        "Examples:\n  multivalued train --data data/ --minutes 10\n  multivalued train shapes-tiny\n  \
+         multivalued train lidc --data data/lidc --out runs/lidc\n  multivalued train my.toml --set train.steps=20000 --seed 2\n  multivalued train --resume --out \
          runs/lidc\n\nRecipes that come with the program: {}.\n\ndocs/recipe.md lists every key of a recipe, \
          docs/run-folder.md what a run leaves.",
         recipes.join(", ")
@@ -66,10 +72,9 @@ impl Train {
         let save_every = Duration::try_from_secs_f64(self.save_every).map_err(|_| {
             Failure::user("--save-every", format!("{} is no time in seconds", self.save_every))
         })?;
-        let recipe = self.recipe.as_deref().map(|name| self.resolved(name)).transpose()?;
         let out = match &self.out {
             Some(out) => out.clone(),
-            None => RunFolder::free(&stem(self.recipe.as_deref().unwrap_or("run"))),
+            None => RunFolder::free(&self.name()),
         };
         let run = RunFolder::at(&out);
         if run.is_shipped() {
@@ -78,62 +83,136 @@ impl Train {
                 "is a model that was handed on: it can predict, not go on training; choose another --out",
             ));
         }
-        let recipe = match (self.resume && run.recipe().is_file(), recipe) {
-            (true, given) => same_recipe(&run, given)?,
-            (false, Some(recipe)) => recipe,
-            (false, None) => return Err(RunFolder::open(&out).err().unwrap_or(Failure::OutputClosed)),
-        };
+        let given = self.recipe.as_deref().map(|name| self.resolved(name)).transpose()?;
         if !self.resume {
             run.must_be_new()?;
         }
-        let device = self.device.open(recipe.train.precision)?;
-        trained(&run, &recipe, &device, save_every).map(|_| ())
+        let going_on = self.resume && run.recipe().is_file();
+        let (text, device) = match (going_on, given, &self.data) {
+            (true, given, _) => {
+                let recipe = same_recipe(&run, given)?;
+                let device = self.device.open(recipe.train.precision)?;
+                // As it was written, comments included.
+                (RecipeText { text: folder::read_text(&run.recipe())?, recipe }, device)
+            }
+            (false, Some(recipe), _) => {
+                let device = self.device.open(recipe.train.precision)?;
+                (RecipeText::from(recipe), device)
+            }
+            (false, None, Some(data)) => self.planned(data)?,
+            (false, None, None) => {
+                return Err(RunFolder::open(&out).err().unwrap_or(Failure::OutputClosed));
+            }
+        };
+        trained(&run, &text, &device, save_every).map(|_| ())
+    }
+
+    /// What the run is called where no folder is named: after its recipe, or after its data.
+    fn name(&self) -> String {
+        match (&self.recipe, &self.data) {
+            (Some(recipe), _) => stem(recipe),
+            (None, Some(data)) => data
+                .canonicalize()
+                .ok()
+                .and_then(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
+                .unwrap_or_else(|| "run".into()),
+            (None, None) => "run".into(),
+        }
+    }
+
+    /// A recipe from the data, with what the options change, and the device it was planned for.
+    fn planned(&self, data: &Path) -> Outcome<(RecipeText, Device)> {
+        let mut wanted = Recipe { data: data_of(data, &self.loading)?, ..Recipe::default() };
+        for set in
+            self.sets.iter().filter(|set| set.starts_with("data.") || set.starts_with("train.precision"))
+        {
+            wanted.set(set)?;
+        }
+        let device = self.device.open(wanted.train.precision)?;
+        let mut plan = planned(&wanted.data, self.minutes, &device)?;
+        self.change(&mut plan.recipe)?;
+        Ok((RecipeText { text: plan.to_toml(), recipe: plan.recipe }, device))
     }
 
     /// The recipe with everything that the options change.
     fn resolved(&self, name: &str) -> Outcome<Recipe> {
         let mut recipe = Recipe::open(name)?;
         if let Some(path) = &self.data {
-            // The run is read from anywhere later.
-            let full = path.canonicalize().map_err(|error| Failure::io(path, &error))?;
-            let Some(text) = full.to_str() else {
-                return Err(Failure::user(path.display(), "its name is not UTF-8; rename it"));
-            };
-            recipe.data.path = text.to_owned();
+            recipe.data.path = data_of(path, &self.loading)?.path;
             recipe.data.task.clear();
         }
         self.loading.write_to(&mut recipe);
+        if let Some(minutes) = self.minutes {
+            recipe.train.minutes = minutes;
+            (recipe.train.steps, recipe.train.epochs) = (0, 0);
+        }
+        self.change(&mut recipe)?;
+        Ok(recipe)
+    }
+
+    /// Applies --set and --seed.
+    fn change(&self, recipe: &mut Recipe) -> Outcome {
         for set in &self.sets {
             recipe.set(set)?;
         }
         if let Some(seed) = self.seed {
             recipe.train.seed = seed;
         }
-        recipe.validate()?;
-        Ok(recipe)
+        Ok(recipe.validate()?)
+    }
+}
+
+/// A recipe, and the text that a run keeps of it.
+#[derive(Debug)]
+pub struct RecipeText {
+    /// As it is followed.
+    pub recipe: Recipe,
+    /// As it is written: a planned one has the reasons for its choices.
+    pub text: String,
+}
+
+impl From<Recipe> for RecipeText {
+    fn from(recipe: Recipe) -> Self {
+        Self { text: recipe.to_toml(), recipe }
     }
 }
 
 /// Trains, evaluates on the test part and publishes; says where.
 pub fn trained(
     run: &RunFolder,
-    recipe: &Recipe,
-    device: &multivalued_engine::Device,
+    recipe: &RecipeText,
+    device: &Device,
     save_every: Duration,
-) -> Outcome<Option<Evaluation>> {
+) -> Outcome<Evaluation> {
     let lock = run.lock()?;
     Training { run, recipe, device, save_every }.run(&lock)?;
-    let cases = Cases::of_run(run)?;
-    if !cases.has(TEST) {
-        complain("the data have no test part: nothing to evaluate");
+    let mut cases = Cases::of_run(run)?;
+    let part = [TEST, VALIDATION].into_iter().find(|part| cases.has(part));
+    let Some(part) = part else {
+        complain("the data have neither a test nor a validation part: nothing to evaluate");
         say(&format!("trained model: {}", run.best().display()))?;
-        return Ok(None);
+        return Err(Failure::BelowBound(format!(
+            "{}: nothing says how good the model is; give the data more groups",
+            run.path().display()
+        )));
+    };
+    if part == VALIDATION {
+        complain("the data have no test part: the scores are of the cases that the model was chosen by");
     }
-    let evaluation = Evaluation::of(&RunModel::of_run(run, device)?, cases, None)?;
+    let (_, training) = cases.take(Some("train"), "train")?;
+    let evaluation =
+        Evaluation::of(&RunModel::of_run(run, device)?, cases, Some(part))?.judged(run, &training)?;
     evaluation.publish(run)?;
     say(&evaluation.table())?;
     say(&format!("\nreport page: {}", run.page().display()))?;
-    Ok(Some(evaluation))
+    match evaluation.verdict() {
+        Some(verdict) if !verdict.useful => Err(Failure::BelowBound(format!(
+            "{}: {}",
+            run.path().display(),
+            verdict.findings.first().map_or("the model is of no use", String::as_str)
+        ))),
+        _ => Ok(evaluation),
+    }
 }
 
 /// A recipe's name as a folder's name.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use multivalued::{Recipe, Trained, Verdict};
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::report::Report;
 use multivalued_data::{Case, Prediction};
@@ -28,6 +29,8 @@ pub struct Evaluation {
     skipped: Vec<String>,
     cases: Vec<Case>,
     predictions: Vec<Prediction>,
+    /// How far to trust the model, at the end of a training.
+    verdict: Option<Verdict>,
 }
 
 impl Evaluation {
@@ -38,7 +41,29 @@ impl Evaluation {
         let settings = Settings { data_hash: Some(cases.hash), ..Settings::new(part) };
         let (skipped, cases) = (cases.skipped, parted);
         let report = evaluate(&cases, &predictions, &settings)?;
-        Ok(Self { report, skipped, cases, predictions })
+        Ok(Self { report, skipped, cases, predictions, verdict: None })
+    }
+
+    /// The same with a verdict on the training that just ended.
+    pub fn judged(mut self, run: &RunFolder, training: &[Case]) -> Outcome<Self> {
+        let recipe = Recipe::read(&run.recipe())?;
+        let log = log::read(&run.log())?;
+        let (mut steps, mut validations, mut used_codes) = (0, Vec::new(), None);
+        for record in &log {
+            if let Record::Epoch { step, numbers, .. } = record {
+                steps = *step;
+                validations.extend(numbers.get("validation.ged_limit").map(|ged| (*step, *ged)));
+                used_codes = numbers.get("codes.used_codes").map(|codes| *codes as usize);
+            }
+        }
+        let trained = Trained { recipe: &recipe, steps, validations: &validations, used_codes, training };
+        self.verdict = Some(Verdict::new(&trained, &self.report.split, &self.cases, &self.predictions)?);
+        Ok(self)
+    }
+
+    /// How far to trust the model.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
     }
 
     fn exhibits(&self) -> Vec<Exhibit<'_>> {
@@ -53,7 +78,9 @@ impl Evaluation {
 
     /// The scores for a terminal.
     pub fn table(&self) -> String {
-        format!("{}\ndocs/metrics.md explains every score.", wrapped(self.report.table().trim_end()))
+        let scores = wrapped(self.report.table().trim_end());
+        let verdict = self.verdict.as_ref().map(|verdict| format!("\n\n{}", wrapped(&verdict.text())));
+        format!("{scores}\ndocs/metrics.md explains every score.{}", verdict.unwrap_or_default())
     }
 
     /// The page's text.
@@ -65,7 +92,7 @@ impl Evaluation {
             report: &self.report,
             log: &log,
             recipe: &recipe,
-            facts: &facts(&log),
+            facts: &self.facts(&log),
             skipped: &self.skipped,
             exhibits: &self.exhibits(),
         };
@@ -76,7 +103,18 @@ impl Evaluation {
     pub fn publish(&self, run: &RunFolder) -> Outcome {
         folder::write(&run.report(), (self.report.to_json() + "\n").as_bytes())?;
         folder::write(&run.page(), self.page(run)?.as_bytes())?;
+        if let Some(verdict) = &self.verdict {
+            let text = serde_json::to_string_pretty(verdict).expect("a verdict is plain values");
+            folder::write(&run.verdict(), (text + "\n").as_bytes())?;
+        }
         self.write_sheets(&run.sheets())
+    }
+
+    /// What the page says of the run besides scores: the verdict first, then where it comes from.
+    fn facts(&self, log: &[Record]) -> Vec<(String, String)> {
+        let findings = self.verdict.iter().flat_map(|verdict| &verdict.findings);
+        let findings = findings.map(|finding| ("verdict".to_owned(), finding.clone()));
+        findings.chain(facts(log)).collect()
     }
 
     fn write_sheets(&self, path: &Path) -> Outcome {

@@ -109,6 +109,16 @@ impl RunFolder {
         self.path.join("report.html")
     }
 
+    /// What the training cases are like, in numbers.
+    pub fn fingerprint(&self) -> PathBuf {
+        self.path.join("fingerprint.json")
+    }
+
+    /// How far to trust the model.
+    pub fn verdict(&self) -> PathBuf {
+        self.path.join("verdict.json")
+    }
+
     /// Contact sheets.
     pub fn sheets(&self) -> PathBuf {
         self.path.join("sheets")

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use multivalued::Splits;
 use multivalued::predict::predict_cases;
 use multivalued::train::{EpochLog, LossTerms, Trainer, checkpoint};
-use multivalued::{Recipe, Splits};
 use multivalued_data::Case;
+use multivalued_data::fingerprint::Fingerprint;
 use multivalued_engine::Device;
 
 use super::cases::tell_skipped;
@@ -13,6 +14,7 @@ use super::difference::changes;
 use super::interrupt::Interrupt;
 use super::progress::{Progress, clock};
 use super::{Lock, RunFolder};
+use crate::command::train::RecipeText;
 use crate::device;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
@@ -32,7 +34,7 @@ pub struct Training<'a> {
     /// Where it happens.
     pub run: &'a RunFolder,
     /// What it follows; resolved and valid.
-    pub recipe: &'a Recipe,
+    pub recipe: &'a RecipeText,
     /// What computes.
     pub device: &'a Device,
     /// The least time between two checkpoints.
@@ -43,25 +45,31 @@ impl Training<'_> {
     /// Trains to the end, from the last checkpoint where there is one.
     pub fn run(&self, lock: &Lock) -> Outcome {
         let interrupt = Interrupt::listen()?;
-        let Splits { train, validation, hash, skipped, .. } = Splits::load(&self.recipe.data)?;
+        let recipe = &self.recipe.recipe;
+        let Splits { train, validation, hash, skipped, .. } = Splits::load(&recipe.data)?;
         tell_skipped(&skipped);
+        let fingerprint = (!train.is_empty()).then(|| Fingerprint::of(&train));
         let shown = validation.iter().take(SHOWN).cloned().collect::<Vec<_>>();
         let last = self.run.last();
         // A folder without a complete checkpoint is an error, not a reason to begin anew.
         let mut trainer = match checkpoint::exists(&last) || last.exists() {
             true => Trainer::resume(&last, train, validation, &hash, self.device)?,
-            false => Trainer::new(self.recipe, train, validation, self.device)?,
+            false => Trainer::new(recipe, train, validation, self.device)?,
         };
-        if trainer.recipe() != self.recipe {
+        if trainer.recipe() != recipe {
             return Err(Failure::user(
                 last.display(),
                 format!(
                     "was trained by another recipe than recipe.toml says ({}); restore one of them",
-                    changes(trainer.recipe(), self.recipe)
+                    changes(trainer.recipe(), recipe)
                 ),
             ));
         }
-        folder::write(&self.run.recipe(), self.recipe.to_toml().as_bytes())?;
+        folder::write(&self.run.recipe(), self.recipe.text.as_bytes())?;
+        if let Some(fingerprint) = fingerprint {
+            let text = serde_json::to_string_pretty(&fingerprint).expect("a fingerprint is plain numbers");
+            folder::write(&self.run.fingerprint(), (text + "\n").as_bytes())?;
+        }
         let mut watch = Watch {
             log: Log::open(&self.run.log(), trainer.steps())?,
             events: Events::create(&self.run.events(), trainer.steps())?,
@@ -71,6 +79,9 @@ impl Training<'_> {
         let trained = self.steps(&mut trainer, &mut watch, &interrupt, &shown, &hash);
         watch.progress.finish();
         let reason = match &trained {
+            Ok(()) if trainer.is_out_of_patience() => {
+                "finished early: validations no longer improved".to_owned()
+            }
             Ok(()) => "finished".to_owned(),
             Err(Failure::Interrupted(_)) => "interrupted".to_owned(),
             Err(Failure::User(reason) | Failure::Io(reason)) => reason.clone(),
@@ -91,7 +102,7 @@ impl Training<'_> {
             commit: env!("MULTIVALUED_COMMIT").into(),
             device: device::description(self.device),
             threads: rayon::current_num_threads(),
-            seed: self.recipe.train.seed,
+            seed: self.recipe.recipe.train.seed,
             data_hash: data_hash.into(),
         }
     }

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// From this IoU on two annotations are the same answer, drawn twice.
-const REPEATED: f64 = 0.95;
+const REPEATED: f64 = 0.97;
 /// From this IoU on two annotations are equal.
 const EQUAL: f64 = 0.99;
 /// Edge of the raster on which thickness is measured.
@@ -32,7 +32,7 @@ pub struct Disagreement {
     /// Radius of the largest disc inside what the two do not share, in radii of a disc as large as both
     /// together.
     pub thickness: Spread,
-    /// Images with two annotations that are the same (IoU at least 0.95, or both empty), as a share of the
+    /// Images with two annotations that are the same (IoU at least 0.97, or both empty), as a share of the
     /// images with several annotations.
     pub repeated_share: f32,
     /// Pairs of which one marks something and the other nothing, as a share of all pairs.

@@ -40,6 +40,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "raw values to network input: `\"min-max\"`, `\"z-score\"` or `{ range = { low = -1000, high = 400 } }`",
         "",
     ),
+    (
+        "data.resize",
+        "`[width, height]` that images are brought to before the network sees them; masks are brought back",
+        "",
+    ),
     ("augment.flip_horizontal", "probability of swapping left and right", ""),
     ("augment.flip_vertical", "probability of swapping top and bottom", ""),
     (
@@ -143,6 +148,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "",
     ),
     ("train.validate_every", "epochs between validations", ""),
+    (
+        "train.patience",
+        "validations without a lower GED after which the training ends; 0 to go on to the end",
+        "",
+    ),
     ("train.seed", "seed of weights, order of cases and draws of annotations", ""),
     ("predict.min_probability", "ε, codes below it are dropped", "1e-5"),
     ("predict.merge_iou", "outputs that overlap at least this much are merged", "1: never"),

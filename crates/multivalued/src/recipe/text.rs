@@ -168,6 +168,9 @@ pub fn keys() -> Vec<Key> {
             keys.push(Key { name: format!("{name}.{key}"), default: value.to_string() });
         }
     }
-    keys.push(Key { name: "augment.crop".into(), default: String::new() });
+    // What is none by default is not written.
+    for name in ["data.resize", "augment.crop"] {
+        keys.push(Key { name: name.into(), default: String::new() });
+    }
     keys
 }

@@ -39,6 +39,11 @@ impl Recipe {
             "data.size",
             format!("{} is outside 16 to 4096", self.data.size),
         )?;
+        rule(
+            self.data.resize.is_none_or(|size| size.iter().all(|side| (8..=4096).contains(side))),
+            "data.resize",
+            format!("{:?} is outside 8 to 4096", self.data.resize.unwrap_or_default()),
+        )?;
         for (key, share) in
             [("data.validation_share", self.data.validation_share), ("data.test_share", self.data.test_share)]
         {
@@ -141,6 +146,14 @@ impl Recipe {
                 "exactly one of train.steps ({}), train.epochs ({}) and train.minutes ({}) is above 0; set the \
                  others to 0",
                 t.steps, t.epochs, t.minutes
+            ),
+        )?;
+        rule(
+            t.steps == 0 || t.steps >= t.warmup_steps,
+            "train.steps",
+            format!(
+                "{} steps end before the learning rate has risen (train.warmup_steps = {}); train longer",
+                t.steps, t.warmup_steps
             ),
         )?;
         rule(

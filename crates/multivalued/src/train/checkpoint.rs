@@ -51,6 +51,8 @@ struct TrainingState {
     seconds: f64,
     failures_in_a_row: u64,
     best_ged: Option<f64>,
+    #[serde(default)]
+    validations_since_best: u64,
     assigned: Vec<Option<usize>>,
     sums: EpochSums,
     census: Census,
@@ -212,6 +214,7 @@ impl Trainer {
             seconds: self.seconds(),
             failures_in_a_row: self.failures_in_a_row,
             best_ged: self.best_ged,
+            validations_since_best: self.validations_since_best,
             assigned: self.assigned.clone(),
             sums: self.sums.clone(),
             census: self.census.clone(),
@@ -274,13 +277,23 @@ impl Trainer {
             .adam
             .load_safetensors(trainer.network.parameters(), optimiser)
             .map_err(|error| Error::checkpoint(folder.join("optimiser.safetensors"), error.to_string()))?;
-        let TrainingState { step, seconds, failures_in_a_row, best_ged, assigned, sums, census, data: _ } =
-            training;
+        let TrainingState {
+            step,
+            seconds,
+            failures_in_a_row,
+            best_ged,
+            validations_since_best,
+            assigned,
+            sums,
+            census,
+            data: _,
+        } = training;
         trainer.step = step;
         trainer.seconds_before = seconds;
         trainer.started = Instant::now();
         trainer.failures_in_a_row = failures_in_a_row;
         trainer.best_ged = best_ged;
+        trainer.validations_since_best = validations_since_best;
         trainer.assigned = assigned;
         trainer.sums = sums;
         trainer.census = census;

@@ -54,6 +54,8 @@ pub struct Trainer {
     /// The code that each training case was last assigned to.
     assigned: Vec<Option<usize>>,
     best_ged: Option<f64>,
+    /// Validations since the best one.
+    validations_since_best: u64,
 }
 
 /// What a step tells the one who watches.
@@ -76,6 +78,17 @@ impl Trainer {
     pub fn new(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
         recipe.validate()?;
         let set = TrainingSet::new(train, recipe, device)?;
+        let (epochs, warmup) = (recipe.train.epochs, recipe.train.warmup_steps);
+        if epochs > 0 && epochs * set.steps_per_epoch() < warmup {
+            return Err(Error::recipe(
+                "train.epochs",
+                format!(
+                    "{epochs} epochs of {} steps end before the learning rate has risen (train.warmup_steps = \
+                     {warmup}); train longer, or leave the recipe away to have the length planned",
+                    set.steps_per_epoch()
+                ),
+            ));
+        }
         let network = Network::new(recipe, device)?;
         let options = AdamOptions {
             beta2: recipe.train.beta2,
@@ -106,6 +119,7 @@ impl Trainer {
             started: Instant::now(),
             failures_in_a_row: 0,
             best_ged: None,
+            validations_since_best: 0,
         })
     }
 
@@ -152,9 +166,15 @@ impl Trainer {
         }
     }
 
-    /// Whether the budget is spent.
+    /// Whether the budget is spent, or validations have not improved for as many as the recipe's patience.
     pub fn is_finished(&self) -> bool {
-        self.progress() >= 1.0
+        self.progress() >= 1.0 || self.is_out_of_patience()
+    }
+
+    /// Whether the training ends early because validations no longer improve.
+    pub fn is_out_of_patience(&self) -> bool {
+        let patience = self.recipe.train.patience;
+        patience > 0 && self.validations_since_best >= patience
     }
 
     /// One step. A loss that is not finite changes nothing but is counted; three in a row are an error.
@@ -269,6 +289,7 @@ impl Trainer {
         if best {
             self.best_ged = Some(ged);
         }
+        self.validations_since_best = if best { 0 } else { self.validations_since_best + 1 };
         Ok(Validation {
             ged_exact: summary.scores.ged_exact,
             ged_limit: ged,

@@ -1,0 +1,151 @@
+//! `plan`: the recipe that `train` would follow for a data set, with the reason for each choice.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use multivalued::recipe::DataRecipe;
+use multivalued::{Plan, Recipe, Splits};
+use multivalued_data::Case;
+use multivalued_data::fingerprint::Fingerprint;
+use multivalued_engine::Device;
+
+use super::options::Loading;
+use crate::device::DeviceChoice;
+use crate::exit::{Failure, Outcome};
+use crate::folder;
+use crate::run::cases::tell_skipped;
+use crate::run::progress::clock;
+use crate::terminal::{complain, say, two_columns};
+
+/// Plan a training from the data: the recipe that `train --data` would follow, with reasons
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  multivalued plan data/\n  multivalued plan data/ --minutes 10 --out \
+mine.toml\n  multivalued train mine.toml --data data/\n\nWhat the data are like goes to standard error, the \
+recipe to standard output or to --out.")]
+pub struct PlanCommand {
+    /// A folder or a manifest (docs/dataset-format.md)
+    data: PathBuf,
+    #[command(flatten)]
+    loading: Loading,
+    /// Minutes that the training may take on this device
+    #[arg(long, value_parser = minutes)]
+    minutes: Option<f64>,
+    /// What will compute: auto, cpu or cuda:N
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// Write the recipe to this file instead
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl PlanCommand {
+    pub fn run(&self) -> Outcome {
+        let device = self.device.open(Recipe::default().train.precision)?;
+        let data = data_of(&self.data, &self.loading)?;
+        let plan = planned(&data, self.minutes, &device)?;
+        match &self.out {
+            Some(out) => {
+                folder::write(out, plan.to_toml().as_bytes())?;
+                complain(&format!("recipe: {}", out.display()));
+                Ok(())
+            }
+            None => say(plan.to_toml().trim_end()),
+        }
+    }
+}
+
+/// A time budget.
+pub fn minutes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(minutes) if minutes > 0.0 && minutes <= 100_000.0 => Ok(minutes),
+        _ => Err("a number of minutes above 0, such as 10".to_owned()),
+    }
+}
+
+/// A recipe's data table for a data set on disk.
+pub fn data_of(path: &std::path::Path, loading: &Loading) -> Outcome<DataRecipe> {
+    // The run is read from anywhere later.
+    let full = path.canonicalize().map_err(|error| Failure::io(path, &error))?;
+    let Some(text) = full.to_str() else {
+        return Err(Failure::user(path.display(), "its name is not UTF-8; rename it"));
+    };
+    let mut recipe = Recipe::default();
+    recipe.data.path = text.to_owned();
+    loading.write_to(&mut recipe);
+    Ok(recipe.data)
+}
+
+/// Loads the data, says what they are like, and plans.
+pub fn planned(data: &DataRecipe, minutes: Option<f64>, device: &Device) -> Outcome<Plan> {
+    let Splits { train, validation, skipped, .. } = Splits::load(data)?;
+    tell_skipped(&skipped);
+    let found = Fingerprint::of(&train);
+    complain(&table(&found, validation.len()));
+    let mut plan = Plan::new(&found, train.len(), validation.len(), matches!(device, Device::Cuda(_)));
+    let DataRecipe { validation_share, normalise, resize, .. } = plan.recipe.data.clone();
+    plan.recipe.data = DataRecipe { validation_share, normalise, resize, ..data.clone() };
+    plan.recipe.validate()?;
+    timed(&mut plan, minutes, &train, device)?;
+    for warning in &plan.warnings {
+        complain(&format!("warning: {warning}"));
+    }
+    if let Some(seconds) = plan.seconds() {
+        complain(&format!("{} steps, about {} here", plan.recipe.train.steps, clock(seconds)));
+    }
+    plan.recipe.validate()?;
+    Ok(plan)
+}
+
+fn timed(plan: &mut Plan, minutes: Option<f64>, cases: &[Case], device: &Device) -> Outcome {
+    match minutes {
+        Some(minutes) => plan.fit(minutes, cases, device)?,
+        None => plan.measure(cases, device)?,
+    }
+    Ok(())
+}
+
+/// What the training cases are like, for people.
+fn table(found: &Fingerprint, validation: usize) -> String {
+    let range = |low: f32, high: f32| match low == high {
+        true => format!("{low}"),
+        false => format!("{low} to {high}"),
+    };
+    let mut rows = vec![
+        (
+            "training cases",
+            format!("{} of {} groups; {validation} to validate by", found.cases, found.groups),
+        ),
+        (
+            "images",
+            format!(
+                "{} x {} pixels, {} channel{}",
+                range(found.width.min, found.width.max),
+                range(found.height.min, found.height.max),
+                found.channels.len(),
+                if found.channels.len() == 1 { "" } else { "s" }
+            ),
+        ),
+        ("classes", found.classes.to_string()),
+        ("annotations", format!("{} per case", range(found.annotations.min, found.annotations.max))),
+        ("  empty", format!("{:.1} %", 100.0 * found.empty_share)),
+    ];
+    if found.disputed_share > 0.0 {
+        let d = &found.disagreement;
+        rows.push((
+            "  all equal",
+            format!("{:.1} % of the cases with several", 100.0 * found.unanimous_share),
+        ));
+        rows.push((
+            "  IoU of a pair",
+            format!("{:.2} (5 % below {:.2}, 5 % above {:.2})", d.iou.median, d.iou.low, d.iou.high),
+        ));
+    }
+    rows.push((
+        "structures",
+        format!(
+            "{:.0} pixels across (5 % below {:.0}, 5 % above {:.0})",
+            found.diameter.median, found.diameter.low, found.diameter.high
+        ),
+    ));
+    two_columns(&rows.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Vec<_>>())
+}

@@ -1,0 +1,325 @@
+//! The rules by which a fingerprint becomes a recipe, one function for each table of it.
+
+use super::Plan;
+use crate::recipe::Recipe;
+use multivalued_data::fingerprint::{Disagreement, Fingerprint, Orientation};
+use multivalued_data::normalise::Normalisation;
+
+/// The longest side that the network sees; larger images are brought to it.
+const LARGEST_SIDE: f32 = 256.0;
+/// The shortest side that the network sees; smaller images are brought to it.
+const SMALLEST_SIDE: f32 = 32.0;
+/// Structures of so many pixels across can still be outlined.
+const FINEST_STRUCTURE: f32 = 6.0;
+/// Training images from which on augmentation beyond flips and turns was no gain.
+const ENOUGH_IMAGES: f32 = 6000.0;
+/// Training images up to which augmentation is as strong as it gets.
+const FEW_IMAGES: f32 = 100.0;
+/// From this strength on a direction decides what is right; below it is chance.
+const RULE_DIRECTED: f32 = 0.6;
+/// From this strength on images show which way is up, and flipped ones are unlike any real one.
+const SCENE_DIRECTED: f32 = 1.5;
+/// What differs between different answers is thicker than this; between readers' outlines it is thinner.
+const THICK: f32 = 0.25;
+
+/// Values, sizes and parts.
+pub(super) fn data(plan: &mut Plan, found: &Fingerprint) {
+    let recipe = &mut plan.recipe;
+    recipe.model.input_channels = found.channels.len();
+    recipe.model.classes = found.classes;
+    let (normalise, why) = normalisation(found);
+    recipe.data.normalise = normalise;
+    let few = found.groups < 40;
+    if few {
+        recipe.data.validation_share = 0.2;
+    }
+    let resize = working_size(found);
+    recipe.data.resize = resize.as_ref().map(|(size, _)| *size);
+    plan.because("model.input_channels", "as many as the images have");
+    plan.because("model.classes", "as many foreground classes as the masks have");
+    plan.because("data.normalise", why);
+    plan.because(
+        "data.validation_share",
+        format!(
+            "of {} groups, where the data set states no split{}",
+            found.groups,
+            if few { ": more than usual, since so few cannot tell good from bad" } else { "" }
+        ),
+    );
+    plan.because(
+        "data.test_share",
+        "kept apart for the score at the end, where the data set states no split",
+    );
+    if let Some((_, why)) = resize {
+        plan.because("data.resize", why);
+    }
+}
+
+fn normalisation(found: &Fingerprint) -> (Normalisation, String) {
+    let channel = &found.channels[0];
+    let hounsfield =
+        found.channels.len() == 1 && channel.dark.median < -500.0 && channel.bright.median > 100.0;
+    if hounsfield {
+        let (low, high) = (channel.dark.low.max(-1024.0).round(), channel.bright.high.min(2000.0).round());
+        return (
+            Normalisation::Range { low, high },
+            "values look like Hounsfield units, which mean the same in every image".into(),
+        );
+    }
+    let tail = found.channels.iter().map(|channel| channel.tail.median).fold(0.0, f32::max);
+    if tail > 0.5 {
+        return (
+            Normalisation::ZScore,
+            format!(
+                "single pixels are {tail:.1} times as bright as the range of the others, so that the largest value \
+                 says little"
+            ),
+        );
+    }
+    (
+        Normalisation::MinMax,
+        "each image's own range: no unit is known, and no pixel lies far beyond the others".into(),
+    )
+}
+
+/// The size that all images are brought to, and why; none where they stay as they are.
+fn working_size(found: &Fingerprint) -> Option<([usize; 2], String)> {
+    let (width, height) = (found.width, found.height);
+    let longest = width.median.max(height.median);
+    let shortest = width.median.min(height.median);
+    let mut scale = 1.0f32;
+    if longest > LARGEST_SIDE {
+        // Not so small that structures vanish.
+        let finest = FINEST_STRUCTURE / found.diameter.low.max(1.0);
+        scale = (LARGEST_SIDE / longest).max(finest).min(1.0);
+    } else if shortest < SMALLEST_SIDE {
+        scale = SMALLEST_SIDE / shortest.max(1.0);
+    }
+    let side = |median: f32| (((median * scale / 8.0).round() * 8.0) as usize).clamp(16, 1024);
+    let size = [side(width.median), side(height.median)];
+    if !found.one_size() {
+        let why = format!(
+            "images have {} to {} columns and {} to {} rows; a batch needs one size, and {} x {} is the middle one{}",
+            width.min,
+            width.max,
+            height.min,
+            height.max,
+            size[0],
+            size[1],
+            if scale < 1.0 { ", made smaller to be computed" } else { "" }
+        );
+        return Some((size, why));
+    }
+    (scale != 1.0).then(|| {
+        let why = format!(
+            "images of {} x {} pixels are {}; the smallest structures are {:.0} pixels across then",
+            width.median,
+            height.median,
+            if scale < 1.0 {
+                "larger than a network needs to see them"
+            } else {
+                "too small for the network's levels"
+            },
+            scale * found.diameter.low
+        );
+        (size, why)
+    })
+}
+
+/// Flips and turns that the data allow, and as much of the rest as they need.
+pub(super) fn augmentation(plan: &mut Plan, found: &Fingerprint) {
+    let Orientation { rule, scene } = found.orientation;
+    let images = plan.training_cases.max(1) as f32;
+    let strength = ((ENOUGH_IMAGES / images).ln() / (ENOUGH_IMAGES / FEW_IMAGES).ln()).clamp(0.0, 1.0);
+    let strength = if strength < 0.2 { 0.0 } else { strength };
+    let directed = rule[0].max(rule[1]) > RULE_DIRECTED;
+    let free = |axis: usize| !directed && scene[axis] < SCENE_DIRECTED;
+    let square = found.width == found.height || plan.recipe.data.resize.is_some_and(|[w, h]| w == h);
+    let augment = &mut plan.recipe.augment;
+    augment.flip_horizontal = if free(0) { 0.5 } else { 0.0 };
+    augment.flip_vertical = if free(1) && free(0) { 0.5 } else { 0.0 };
+    augment.quarter_turns = free(0) && free(1) && square;
+    let rounded = |value: f32| (value * 100.0).round() / 100.0;
+    augment.rotation = (strength * if directed { 5.0 } else { 20.0 }).round();
+    augment.scale = rounded(strength * 0.35);
+    augment.distortion = rounded(strength * if directed { 0.05 } else { 0.15 });
+    augment.gain = rounded(strength * 0.3);
+    augment.offset = rounded(strength * 0.1);
+    let views = match (augment.quarter_turns, augment.flip_vertical > 0.0, augment.flip_horizontal > 0.0) {
+        (true, ..) => 8,
+        (false, true, true) => 4,
+        (false, false, false) => 1,
+        _ => 2,
+    };
+    plan.recipe.predict.views = views;
+    let flips = match (directed, free(0), free(1)) {
+        (true, ..) => format!(
+            "annotations of an image differ in one direction (strength {:.1} along x, {:.1} along y): a flipped image \
+             would have other answers",
+            rule[0], rule[1]
+        ),
+        (_, true, true) => "neither images nor annotations have a direction".into(),
+        (_, true, false) => format!("images show which way is up (strength {:.1})", scene[1]),
+        _ => format!("images show what is left and what is right (strength {:.1})", scene[0]),
+    };
+    for key in ["augment.flip_horizontal", "augment.flip_vertical", "augment.quarter_turns"] {
+        plan.because(key, flips.clone());
+    }
+    let more = format!(
+        "{images} training images: {}",
+        if strength > 0.0 { "the fewer there are, the more each is changed" } else { "enough as they are" }
+    );
+    for key in ["augment.rotation", "augment.scale", "augment.distortion", "augment.gain", "augment.offset"] {
+        plan.because(key, more.clone());
+    }
+    plan.because("predict.views", "as many as flips and turns make, averaged");
+}
+
+/// Levels, channels and batch.
+pub(super) fn network(plan: &mut Plan, found: &Fingerprint, gpu: bool) {
+    let [width, height] = plan
+        .recipe
+        .data
+        .resize
+        .map_or([found.width.median, found.height.median], |size| size.map(|side| side as f32));
+    let side = width.min(height);
+    let diameter = found.diameter.high * side / found.width.median.min(found.height.median).max(1.0);
+    // The deepest level sees a structure as a few cells, and is itself a few cells wide.
+    let mut halvings = 3;
+    while halvings < 5 && ((1 << halvings) as f32) < diameter / 4.0 && side / ((2 << halvings) as f32) >= 5.0
+    {
+        halvings += 1;
+    }
+    while halvings > 1 && side / ((1 << halvings) as f32) < 4.0 {
+        halvings -= 1;
+    }
+    let base = if gpu { 16 } else { 8 };
+    let model = &mut plan.recipe.model;
+    model.channels = channels(base, halvings + 1);
+    model.norm_group = norm_group(base);
+    model.head_width = head_width(base);
+    plan.recipe.train.batch = if gpu { 16 } else { 8 };
+    plan.because(
+        "model.channels",
+        format!(
+            "{} levels: structures are up to {diameter:.0} pixels across in images of {width} x {height}; {base} channels \
+             are what {} trains in minutes",
+            halvings + 1,
+            if gpu { "a GPU" } else { "a processor" }
+        ),
+    );
+    plan.because("model.norm_group", "groups of 4 channels in narrow networks, else of 8");
+    plan.because("model.head_width", "twice the first level's channels");
+    plan.because(
+        "train.batch",
+        if gpu { "the best measured on a GPU" } else { "smaller on a processor, where steps are dear" },
+    );
+}
+
+/// Channels that double from level to level up to eight times the first.
+fn channels(base: usize, levels: usize) -> Vec<usize> {
+    (0..levels).map(|level| base << level.min(3)).collect()
+}
+
+pub(super) fn norm_group(base: usize) -> usize {
+    if base < 16 { 4 } else { 8 }
+}
+
+pub(super) fn head_width(base: usize) -> usize {
+    2 * base
+}
+
+/// Networks and batches to try for a time budget, from what is wanted to what is cheap.
+pub(super) fn smaller(recipe: &Recipe) -> Vec<(Vec<usize>, usize)> {
+    let levels = recipe.model.channels.len();
+    [(16, 16), (16, 8), (8, 8), (8, 4)].map(|(base, batch)| (channels(base, levels), batch)).into()
+}
+
+/// How annotations find their codes, and what is minimised.
+pub(super) fn codes(plan: &mut Plan, found: &Fingerprint) {
+    let Disagreement { thickness, repeated_share, .. } = found.disagreement;
+    let different = found.annotations.median >= 2.0
+        && found.disputed_share > 0.5
+        && found.empty_share < 0.05
+        && repeated_share < 0.05
+        && thickness.median > THICK;
+    let recipe = &mut plan.recipe;
+    let readers = |text: &str| {
+        format!(
+            "{text} (thickness of what differs {:.2}, images with a repeated annotation {:.0} %, empty masks {:.0} %)",
+            thickness.median,
+            100.0 * repeated_share,
+            100.0 * found.empty_share
+        )
+    };
+    if different {
+        let most = found.annotations.max as usize;
+        let codes = (2 * most).clamp(8, 32);
+        recipe.assignment.active_codes = codes;
+        recipe.model.code_count = codes.max(16);
+        recipe.model.code_dim = codes.max(16);
+        plan.because(
+            "assignment.distinct",
+            readers(
+                "annotations of an image are different answers: whole parts differ, and none is given twice",
+            ),
+        );
+        plan.because(
+            "assignment.active_codes",
+            format!("twice the {most} annotations that an image has at most"),
+        );
+    } else {
+        recipe.assignment.distinct = false;
+        recipe.assignment.prior = 0.0;
+        recipe.loss.overlap = 0.0;
+        recipe.loss.energy_from = 0.15;
+        let why = "annotations are readers' draws, and similar ones may share a code";
+        plan.because("assignment.distinct", readers(why));
+        plan.because("assignment.prior", "0: nothing says how many outputs there are");
+        plan.because(
+            "assignment.active_codes",
+            "more did not help with any number of readers that was tried",
+        );
+        plan.because(
+            "loss.overlap",
+            "0: readers' outlines cannot be told from the image, and the energy score leads",
+        );
+        plan.because("loss.energy_from", "the energy score is the GED itself and leads from early on");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use multivalued_data::synthetic::Task;
+
+    fn fingerprint(task: &str, size: usize, count: usize) -> Fingerprint {
+        Fingerprint::of(&Task::new(task.parse().unwrap(), size, 3).unwrap().generate("train", count))
+    }
+
+    #[test]
+    fn readers_share_codes_and_different_answers_do_not() {
+        for (task, different) in
+            [("raters", false), ("shapes", true), ("shapes-varying", true), ("shapes-unbalanced", true)]
+        {
+            let found = fingerprint(task, 64, 120);
+            let plan = Plan::new(&found, 100, 20, false);
+            plan.recipe.validate().unwrap();
+            assert_eq!(plan.recipe.assignment.distinct, different, "{task}: {:?}", found.disagreement);
+        }
+    }
+
+    #[test]
+    fn a_rule_with_a_direction_forbids_flips() {
+        let shapes = Plan::new(&fingerprint("shapes", 64, 200), 200, 20, true).recipe;
+        assert!(
+            shapes.augment.flip_horizontal == 0.0
+                && !shapes.augment.quarter_turns
+                && shapes.predict.views == 1
+        );
+        let raters = Plan::new(&fingerprint("raters", 64, 200), 200, 20, true).recipe;
+        assert!(
+            raters.augment.flip_vertical > 0.0 && raters.augment.quarter_turns && raters.predict.views == 8
+        );
+    }
+}
