@@ -134,35 +134,26 @@ impl Codebook {
         embeddings: &Tensor,
         rule: &Update,
     ) -> Covariance {
-        let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor().clone());
-        let (codes, usage, covariance) = match embeddings.device() {
-            Device::Cuda(_) => self.updated_tensors(codes, usage, responsibilities, embeddings, rule),
-            _ => self.updated(&codes, &usage, responsibilities, embeddings, rule),
-        };
-        parameters.set(self.codes, codes);
-        parameters.set(self.usage, usage);
+        if let Device::Cuda(_) = embeddings.device() {
+            let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor().clone());
+            let (codes, usage, covariance) =
+                self.updated_tensors(codes, usage, responsibilities, embeddings, rule);
+            parameters.set(self.codes, codes);
+            parameters.set(self.usage, usage);
+            return covariance;
+        }
+        let [mut codes, mut usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor().to_vec());
+        if let Some(decay) = rule.decay {
+            self.follow(&mut codes, &mut usage, responsibilities, &embeddings.to_vec(), decay);
+        }
+        let covariance = self.separate(&mut codes, &usage, rule.threshold, rule.step);
+        // In their place: a step whose parameters have moved must not fail for want of memory.
+        parameters.modify(self.codes, |values| values.copy_from_slice(&codes));
+        parameters.modify(self.usage, |values| values.copy_from_slice(&usage));
         covariance
     }
 
-    /// What [`update`](Self::update) makes of codes and usage, on this machine's processor.
-    fn updated(
-        &self,
-        codes: &Tensor,
-        usage: &Tensor,
-        responsibilities: &[f32],
-        embeddings: &Tensor,
-        rule: &Update,
-    ) -> (Tensor, Tensor, Covariance) {
-        let [mut new_codes, mut new_usage] = [codes, usage].map(Tensor::to_vec);
-        if let Some(decay) = rule.decay {
-            self.follow(&mut new_codes, &mut new_usage, responsibilities, &embeddings.to_vec(), decay);
-        }
-        let covariance = self.separate(&mut new_codes, &new_usage, rule.threshold, rule.step);
-        let tensor = |like: &Tensor, values: &[f32]| Tensor::from_slice(&like.device(), like.shape(), values);
-        (tensor(codes, &new_codes), tensor(usage, &new_usage), covariance)
-    }
-
-    /// The same where the tensors are.
+    /// What [`update`](Self::update) makes of codes and usage, where the tensors are.
     fn updated_tensors(
         &self,
         codes: Tensor,
