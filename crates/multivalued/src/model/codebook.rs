@@ -142,18 +142,32 @@ impl Codebook {
             parameters.set(self.usage, usage);
             return covariance;
         }
-        let [mut codes, mut usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor().to_vec());
-        if let Some(decay) = rule.decay {
-            self.follow(&mut codes, &mut usage, responsibilities, &embeddings.to_vec(), decay);
-        }
-        let covariance = self.separate(&mut codes, &usage, rule.threshold, rule.step);
+        let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor());
+        let (codes, usage, covariance) = self.updated(codes, usage, responsibilities, embeddings, rule);
         // In their place: a step whose parameters have moved must not fail for want of memory.
         parameters.modify(self.codes, |values| values.copy_from_slice(&codes));
         parameters.modify(self.usage, |values| values.copy_from_slice(&usage));
         covariance
     }
 
-    /// What [`update`](Self::update) makes of codes and usage, where the tensors are.
+    /// What [`update`](Self::update) makes of codes and usage, on this machine's processor.
+    fn updated(
+        &self,
+        codes: &Tensor,
+        usage: &Tensor,
+        responsibilities: &[f32],
+        embeddings: &Tensor,
+        rule: &Update,
+    ) -> (Vec<f32>, Vec<f32>, Covariance) {
+        let [mut codes, mut usage] = [codes, usage].map(Tensor::to_vec);
+        if let Some(decay) = rule.decay {
+            self.follow(&mut codes, &mut usage, responsibilities, &embeddings.to_vec(), decay);
+        }
+        let covariance = self.separate(&mut codes, &usage, rule.threshold, rule.step);
+        (codes, usage, covariance)
+    }
+
+    /// The same where the tensors are.
     fn updated_tensors(
         &self,
         codes: Tensor,

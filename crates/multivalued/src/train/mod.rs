@@ -208,7 +208,9 @@ impl Trainer {
         let pairs = self.average.iter_mut().zip(self.network.parameters().iter());
         let pairs =
             pairs.filter_map(|(average, parameter)| average.as_mut().map(|a| (a, parameter.tensor())));
-        Tensor::lerp_all(pairs.collect(), 1.0 - decay);
+        // What has not moved yet is its own average; to separate the two would take memory.
+        let moved = pairs.filter(|(average, weights)| !average.shares_values(weights));
+        Tensor::lerp_all(moved.collect(), 1.0 - decay);
     }
 
     /// Runs `work` on the networks with their averaged weights. However it ends, the trained weights are back
