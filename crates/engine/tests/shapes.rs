@@ -312,8 +312,8 @@ fn sizes_whose_product_overflows_are_refused_by_every_operation() {
         ),
         (
             "gather_rows",
-            Box::new(|| _ = var(&[3, 0, LARGE, LARGE]).gather_rows(&[0, 1, 2, 0, 1, 2])),
-            ["[6, 0, 1073741824, 1073741824]", "at most"],
+            Box::new(|| _ = var(&[1, 0, LARGE, LARGE]).gather_rows(&[0, 0, 0, 0])),
+            ["[4, 0, 1073741824, 1073741824]", "at most"],
         ),
         (
             "add_sample_bias",
@@ -338,8 +338,6 @@ fn tensors_without_values_pass_through_the_operations() {
     assert_eq!(*var(&[2, 3, 3, 0]).add_sample_bias(&var(&[4, 0])).shape(), [4, 3, 3, 0]);
     assert_eq!(*var(&[3, 5]).matmul(&var(&[5, 0])).shape(), [3, 0]);
     assert_eq!(var(&[2, 0]).matmul(&var(&[0, 2])).tensor().to_vec(), [0.0; 4]);
-    let bias = var(&[3]);
-    assert_eq!(var(&[1, 2, 2, 0]).conv2d(&var(&[3, 3, 0, 3]), Some(&bias)).tensor().to_vec(), [0.0; 12]);
 }
 
 #[test]
