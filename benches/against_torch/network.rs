@@ -74,6 +74,10 @@ impl Conv {
         x.conv2d(&tape.get(self.weight), Some(&tape.get(self.bias)))
     }
 
+    fn logits(self, tape: &Tape, x: &Var) -> Var {
+        x.conv2d_logits(&tape.get(self.weight), Some(&tape.get(self.bias)))
+    }
+
     fn relu(self, tape: &Tape, x: &Var) -> Var {
         x.conv2d_relu(&tape.get(self.weight), Some(&tape.get(self.bias)))
     }
@@ -195,7 +199,7 @@ impl Network {
     fn decode(&self, tape: &Tape, features: &Var, codes: &Var) -> Var {
         let bias = codes.matmul(&tape.get(self.head_code));
         let x = self.head_features.plain(tape, features).add_sample_bias_relu(&bias);
-        self.head[1].plain(tape, &self.head[0].relu(tape, &x))
+        self.head[1].logits(tape, &self.head[0].relu(tape, &x))
     }
 
     /// The loss of one training step.

@@ -104,6 +104,13 @@ impl Adam {
         if !norm.is_finite() {
             return Stepped::NotFinite;
         }
+        // What may need memory comes first: where there is none, nothing has moved.
+        for &id in &ids {
+            if let (Some(_), Some(moments)) = (gradients.get(id), &mut self.moments[id.0]) {
+                parameters.tensor_mut(id).values_mut();
+                moments.iter_mut().for_each(|moment| _ = moment.values_mut());
+            }
+        }
         self.steps += 1;
         let clip = self.options.clip_norm.map_or(1.0, |most| if norm > most { most / norm } else { 1.0 });
         let AdamOptions { beta1, beta2, epsilon, .. } = self.options;

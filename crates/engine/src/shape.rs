@@ -1,7 +1,13 @@
 //! The sizes of a tensor: up to four of them, copied freely.
+//!
+//! Sizes whose product no memory could hold are refused when a shape is made, so that whoever multiplies
+//! sizes of one shape need not fear to overflow.
 
 use std::fmt;
 use std::ops::Deref;
+
+/// The most values of a tensor: so many f32 are the most bytes that can be addressed.
+const MOST_VALUES: usize = isize::MAX as usize / size_of::<f32>();
 
 /// Sizes from the outermost axis to the innermost. Images are [batch, height, width, channels].
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +55,12 @@ impl Deref for Shape {
 impl From<&[usize]> for Shape {
     fn from(sizes: &[usize]) -> Self {
         assert!(sizes.len() <= 4, "a tensor has at most four axes, not {sizes:?}");
+        // An empty tensor's other sizes count as well: parts of the product are used, too.
+        let volume = sizes.iter().try_fold(1usize, |volume, &size| volume.checked_mul(size.max(1)));
+        assert!(
+            volume.is_some_and(|volume| volume <= MOST_VALUES),
+            "a tensor of shape {sizes:?} is too large: at most {MOST_VALUES} values can be addressed"
+        );
         let mut shape = Self { sizes: [1; 4], rank: sizes.len() };
         shape.sizes[..sizes.len()].copy_from_slice(sizes);
         shape

@@ -158,7 +158,7 @@ impl Var {
         let Some(node) = operands.iter().find_map(|operand| operand.node.as_ref()) else {
             return Self::constant(tensor);
         };
-        debug_assert!(
+        assert!(
             operands
                 .iter()
                 .filter_map(|operand| operand.node.as_ref())

@@ -27,13 +27,11 @@ pub struct Cpu {
 impl Device {
     /// The processor, with the best instruction set it has.
     pub fn cpu() -> Self {
-        let isa = Isa::available().pop().unwrap_or(Isa::Portable);
-        Self::cpu_with(isa)
+        Self::cpu_with(Isa::best())
     }
 
-    /// The processor, with a given instruction set. Panics where the machine has not got it.
+    /// The processor, with a given instruction set.
     pub fn cpu_with(isa: Isa) -> Self {
-        assert!(Isa::available().contains(&isa), "this machine has no {isa:?}, only {:?}", Isa::available());
         Self::Cpu(Cpu { isa, pool: Arc::default() })
     }
 
@@ -72,6 +70,19 @@ impl Device {
         if let Self::Cuda(cuda) = self {
             cuda.synchronise();
         }
+    }
+}
+
+impl Cpu {
+    /// Refuses tensors that would need more memory than this at once, as if the machine had no more: with
+    /// [`DeviceError::OutOfMachineMemory`]. What kernels work with in between does not count.
+    pub fn limit_memory(&self, bytes: usize) {
+        self.pool.limit(bytes);
+    }
+
+    /// The memory that tensors take now.
+    pub fn live_bytes(&self) -> usize {
+        self.pool.live_bytes()
     }
 }
 
@@ -227,7 +238,9 @@ impl Tensor {
             .iter()
             .zip(&mut values)
             .map(|(tensor, values)| {
-                (cuda::ops::buffer(tensor).pointer(), bytemuck::cast_slice_mut(&mut values[..]))
+                let buffer = cuda::ops::buffer(tensor);
+                assert_eq!(buffer.cuda().identity(), cuda.identity(), "{OTHER_DEVICE}");
+                (buffer.pointer(), bytemuck::cast_slice_mut(&mut values[..]))
             })
             .collect();
         cuda.download(&mut parts);
@@ -281,13 +294,15 @@ impl Tensor {
     }
 
     /// As [`lerp`](Self::lerp) for many pairs of tensors on one device, which a GPU does at once.
-    pub fn lerp_all(pairs: Vec<(&mut Self, &Self)>, share: f32) {
+    pub fn lerp_all(mut pairs: Vec<(&mut Self, &Self)>, share: f32) {
         for (a, b) in &pairs {
             assert_eq!(a.shape, b.shape, "lerp takes two tensors of one shape");
         }
         if pairs.first().is_some_and(|(a, _)| a.on_gpu().is_some()) {
             return cuda::ops::optim::lerp(pairs, share);
         }
+        // What may need memory comes first: where there is none, nothing has moved.
+        pairs.iter_mut().for_each(|(a, _)| _ = a.values_mut());
         for (a, b) in pairs {
             let isa = a.isa();
             crate::cpu::elementwise::update(isa, a.values_mut(), b.values(), |a, b| a + share * (b - a));
@@ -306,14 +321,15 @@ impl Tensor {
 }
 
 /// What mixing tensors of two devices in one operation ends with.
-const OTHER_DEVICE: &str = "operands of one operation are on different devices";
+pub(crate) const OTHER_DEVICE: &str = "operands of one operation are on different devices";
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = self.to_vec();
-        let shown = &values[..values.len().min(8)];
-        let more = if values.len() > 8 { ", …" } else { "" };
-        write!(f, "Tensor{} {shown:?}{more}", self.shape)
+        // Not the values: reading them would wait for a GPU, and may fail.
+        match &self.storage {
+            Storage::Cpu(cpu, _) => write!(f, "Tensor{} on {cpu:?}", self.shape),
+            Storage::Cuda(buffer) => write!(f, "Tensor{} on {:?}", self.shape, buffer.cuda()),
+        }
     }
 }
 
@@ -340,6 +356,12 @@ mod tests {
         assert_eq!(device.allocations(), before);
         let kept = [Tensor::zeros(&device, [1000]), Tensor::zeros(&device, [1000])];
         assert_eq!(device.allocations(), before + 1, "{kept:?}");
+    }
+
+    #[test]
+    fn a_tensor_is_shown_by_its_shape_and_device() {
+        let device = Device::cpu_with(Isa::PORTABLE);
+        assert_eq!(format!("{:?}", Tensor::zeros(&device, [2, 3])), "Tensor[2, 3] on Cpu(Portable)");
     }
 
     #[test]

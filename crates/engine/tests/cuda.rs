@@ -13,8 +13,11 @@ mod images;
 #[allow(dead_code, reason = "predictions are timed elsewhere")]
 mod network;
 mod operation;
+mod predictions;
 #[path = "cuda/stage.rs"]
 mod stage;
+#[path = "cuda/threads.rs"]
+mod threads;
 
 use cases::{Call, Numbers, Sizes};
 use multivalued_engine::{

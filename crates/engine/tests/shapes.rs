@@ -221,3 +221,130 @@ fn a_wrong_shape_is_named_with_the_shape_it_should_fit() {
         }
     }
 }
+
+#[test]
+fn sizes_whose_product_overflows_are_refused_by_every_operation() {
+    type Case = (&'static str, Box<dyn FnOnce()>, [&'static str; 2]);
+    const LARGE: usize = 1 << 30;
+    let cpu = Device::cpu;
+    // Empty tensors need no memory, whatever their other sizes.
+    let wide = || var(&[0, LARGE, LARGE, 1]);
+    let cases: Vec<Case> = vec![
+        (
+            "from_slice",
+            Box::new(move || _ = Tensor::from_slice(&cpu(), [1, LARGE, LARGE, 16], &[])),
+            ["[1, 1073741824, 1073741824, 16]", "at most 2305843009213693951 values"],
+        ),
+        (
+            "full",
+            Box::new(move || _ = Tensor::full(&cpu(), [usize::MAX, 2], 0.0)),
+            ["[18446744073709551615, 2]", "at most"],
+        ),
+        (
+            "zeros: a size of zero hides nothing",
+            Box::new(move || _ = Tensor::zeros(&cpu(), [0, usize::MAX, 2])),
+            ["[0, 18446744073709551615, 2]", "at most"],
+        ),
+        (
+            "one axis",
+            Box::new(move || _ = Tensor::zeros(&cpu(), [1 << 61])),
+            ["[2305843009213693952]", "at most"],
+        ),
+        ("reshaped", Box::new(|| _ = tensor(&[0]).reshaped([0, LARGE, LARGE, 16])), ["16]", "at most"]),
+        ("reshape", Box::new(|| _ = var(&[0]).reshape([LARGE, 0, LARGE, 16])), ["16]", "at most"]),
+        (
+            "conv2d: 1x1",
+            Box::new(move || _ = var(&[1, LARGE, LARGE, 0]).conv2d(&var(&[1, 1, 0, 16]), None)),
+            ["[1, 1073741824, 1073741824, 16]", "at most"],
+        ),
+        (
+            "conv2d: 3x3",
+            Box::new(move || _ = var(&[1, LARGE, LARGE, 0]).conv2d_relu(&var(&[3, 3, 0, 16]), None)),
+            ["[1, 1073741824, 1073741824, 16]", "at most"],
+        ),
+        (
+            "conv2d_logits",
+            Box::new(move || _ = var(&[1, LARGE, LARGE, 0]).conv2d_logits(&var(&[3, 3, 0, 16]), None)),
+            ["[1, 1073741824, 1073741824, 16]", "at most"],
+        ),
+        (
+            "matmul",
+            Box::new(|| _ = var(&[1 << 40, 0]).matmul(&var(&[0, 1 << 40]))),
+            ["[1099511627776, 1099511627776]", "at most"],
+        ),
+        (
+            "linear",
+            Box::new(|| _ = var(&[1 << 59, 0]).linear(&var(&[0, 4]), &var(&[4]))),
+            ["[576460752303423488, 4]", "at most"],
+        ),
+        (
+            "batched_matmul",
+            Box::new(|| _ = var(&[1 << 40, 0]).batched_matmul(&var(&[0, 1 << 40]), 2)),
+            ["[1099511627776, 1099511627776]", "at most"],
+        ),
+        (
+            "batched_inner_products",
+            Box::new(|| _ = var(&[1 << 40, 0]).batched_inner_products(&var(&[1 << 40, 0]), 1)),
+            ["1099511627776]", "at most"],
+        ),
+        (
+            "resize_bilinear",
+            Box::new(|| _ = var(&[1, 2, 2, 4]).resize_bilinear(LARGE, LARGE, Corners::HalfPixel)),
+            ["[1, 1073741824, 1073741824, 4]", "at most"],
+        ),
+        (
+            "resize_bilinear: nothing to resize",
+            Box::new(|| _ = var(&[1, 0, 2, 4]).resize_bilinear(4, 4, Corners::HalfPixel)),
+            ["[1, 0, 2, 4]", "4x4"],
+        ),
+        (
+            "concat_channels: the sum",
+            Box::new(|| {
+                let image = var(&[0, 1, 1, 1 << 60]);
+                _ = Var::concat_channels(&[&image; 16]);
+            }),
+            ["1152921504606846976", "too many"],
+        ),
+        (
+            "concat_channels: the product",
+            Box::new(move || _ = Var::concat_channels(&[&wide(), &wide(), &wide()])),
+            ["[0, 1073741824, 1073741824, 3]", "at most"],
+        ),
+        (
+            "gather_rows",
+            Box::new(|| _ = var(&[1, 0, LARGE, LARGE]).gather_rows(&[0, 0, 0, 0])),
+            ["[4, 0, 1073741824, 1073741824]", "at most"],
+        ),
+        (
+            "add_sample_bias",
+            Box::new(|| _ = var(&[1, LARGE, LARGE, 0]).add_sample_bias(&var(&[3, 0]))),
+            ["[3, 1073741824, 1073741824, 0]", "at most"],
+        ),
+    ];
+    for (name, call, wanted) in cases {
+        let text = complaint(call).unwrap_or_else(|| panic!("{name}: was not refused"));
+        for wanted in wanted {
+            assert!(text.contains(wanted), "{name}: no {wanted:?} in: {text}");
+        }
+    }
+}
+
+#[test]
+fn tensors_without_values_pass_through_the_operations() {
+    let parts = [var(&[0, 4, 4, 8]), var(&[0, 4, 4, 8])];
+    assert_eq!(*parts[0].conv2d(&var(&[3, 3, 8, 16]), None).shape(), [0, 4, 4, 16]);
+    assert_eq!(*parts[0].resize_bilinear(1 << 40, 2, Corners::Aligned).shape(), [0, 1 << 40, 2, 8]);
+    assert_eq!(*Var::concat_channels(&[&parts[0], &parts[1]]).shape(), [0, 4, 4, 16]);
+    assert_eq!(*var(&[2, 3, 3, 0]).add_sample_bias(&var(&[4, 0])).shape(), [4, 3, 3, 0]);
+    assert_eq!(*var(&[3, 5]).matmul(&var(&[5, 0])).shape(), [3, 0]);
+    assert_eq!(var(&[2, 0]).matmul(&var(&[0, 2])).tensor().to_vec(), [0.0; 4]);
+}
+
+#[test]
+fn operands_of_two_tapes_are_refused() {
+    let mut parameters = Parameters::new();
+    let id = parameters.add("p", tensor(&[2]));
+    let [one, other] = [Tape::recording(&parameters), Tape::recording(&parameters)];
+    let text = complaint(|| _ = one.get(id).add(&other.get(id))).expect("a refusal");
+    assert!(text.contains("different tapes"), "{text}");
+}

@@ -3,6 +3,7 @@
 
 mod cases;
 mod operation;
+mod predictions;
 
 use cases::{Call, Numbers, Sizes};
 use multivalued_engine::{Adam, AdamOptions, Device, Isa, Parameters, Tape, Tensor, Var};
@@ -91,4 +92,9 @@ fn adam() {
     for pool in &pools[1..] {
         assert!(first == pool.install(train), "{} threads", pool.current_num_threads());
     }
+}
+
+#[test]
+fn eight_threads_predict_at_the_same_time() {
+    predictions::by_eight_threads(&Device::cpu());
 }

@@ -60,6 +60,12 @@ pub enum Error {
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Runs `work` and returns the error of a device that failed in it, as it returns all others: what every
+/// public function does that computes.
+pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    multivalued_engine::catching(work)?
+}
+
 impl Error {
     pub(crate) fn recipe(key: &str, reason: impl Into<String>) -> Self {
         Self::Recipe { key: key.into(), reason: reason.into() }

@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::baseline::{ProbabilisticUnet, Unet};
 use crate::batch::Batch;
+use crate::error::caught;
 use crate::model::Model;
 use crate::predict::{predict_batch, tensor_of};
 use crate::recipe::{MethodKind, Recipe};
@@ -23,13 +24,14 @@ enum Kind {
 impl Network {
     /// Networks at their start. The recipe must be valid.
     pub fn new(recipe: &Recipe, device: &Device) -> Result<Self> {
-        Ok(Self(match recipe.method.kind {
-            MethodKind::Multivalued => Kind::Multivalued(Box::new(Model::new(recipe, device)?)),
+        let kind = caught(|| match recipe.method.kind {
+            MethodKind::Multivalued => Ok(Kind::Multivalued(Box::new(Model::new(recipe, device)?))),
             MethodKind::ProbabilisticUnet => {
-                Kind::ProbabilisticUnet(Box::new(ProbabilisticUnet::new(recipe, device)))
+                Ok(Kind::ProbabilisticUnet(Box::new(ProbabilisticUnet::new(recipe, device))))
             }
-            MethodKind::Unet => Kind::Unet(Box::new(Unet::new(recipe, device))),
-        }))
+            MethodKind::Unet => Ok(Kind::Unet(Box::new(Unet::new(recipe, device)))),
+        });
+        kind.map(Self)
     }
 
     /// The method's own model; none for a baseline, which has no codes.

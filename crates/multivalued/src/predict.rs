@@ -10,6 +10,7 @@ mod views;
 
 use crate::Result;
 use crate::batch::interleaved;
+use crate::error::caught;
 use crate::model::Model;
 use crate::network::Network;
 use crate::recipe::Recipe;
@@ -58,7 +59,7 @@ impl Predictor {
     /// of channels than the networks take.
     pub fn predict(&self, images: &[&Image]) -> Result<Vec<Prediction>> {
         self.check(images)?;
-        Ok(predict_images(&self.network, &self.recipe, images))
+        predict_images(&self.network, &self.recipe, images)
     }
 
     /// Refuses images that [`predict`](Self::predict) would refuse.
@@ -77,12 +78,12 @@ impl Predictor {
 
 /// Predictions for all cases, with the recipe's options. Panics unless the images have the channels that
 /// the networks take, as training cases do.
-pub fn predict_cases(network: &Network, recipe: &Recipe, cases: &[Case]) -> Vec<Prediction> {
+pub fn predict_cases(network: &Network, recipe: &Recipe, cases: &[Case]) -> Result<Vec<Prediction>> {
     let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
     predict_images(network, recipe, &images)
 }
 
-fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<Prediction> {
+fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Result<Vec<Prediction>> {
     let mut out = Vec::with_capacity(images.len());
     let mut rest = images;
     while let Some(first) = rest.first() {
@@ -98,7 +99,7 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<
             })
             .collect();
         // Inside the pool, so that the many small parallel loops start without waking it.
-        let mut predictions = rayon::scope(|_| network.predict_batch(recipe, &images));
+        let mut predictions = caught(|| Ok(rayon::scope(|_| network.predict_batch(recipe, &images))))?;
         if recipe.data.resize.is_some() {
             predictions.par_iter_mut().zip(&rest[..alike]).for_each(|(prediction, image)| {
                 for hypothesis in &mut prediction.hypotheses {
@@ -109,7 +110,7 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<
         out.extend(predictions);
         rest = &rest[alike..];
     }
-    out
+    Ok(out)
 }
 
 /// Algorithm 2 for a batch of normalised images.

@@ -8,10 +8,11 @@
 //!
 //! Whoever writes the folder may put a card and scores beside them; prediction needs these two files.
 
+use crate::error::caught;
 use crate::network::Network;
 use crate::{Error, Predictor, Recipe, Result};
-use multivalued_engine::Device;
 use multivalued_engine::store::read_metadata;
+use multivalued_engine::{Device, catching};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -35,16 +36,17 @@ impl Predictor {
     /// The content of a model's folder: the weights as safetensors in f16, and the recipe as TOML.
     pub fn shipped(&self) -> Result<(Vec<u8>, String)> {
         let metadata = HashMap::from([("format".into(), FORMAT.into())]);
-        let weights = self
-            .network()
-            .parameters()
-            .to_safetensors_f16(metadata)
+        let weights = catching(|| self.network().parameters().to_safetensors_f16(metadata))?
             .map_err(|error| Error::checkpoint(WEIGHTS, error.to_string()))?;
         Ok((weights, self.recipe().without_place().to_toml()))
     }
 
     /// A predictor from a model's folder.
     pub fn open_shipped(folder: &Path, device: &Device) -> Result<Self> {
+        caught(|| Self::open_model(folder, device))
+    }
+
+    fn open_model(folder: &Path, device: &Device) -> Result<Self> {
         let recipe = Recipe::read(&folder.join(RECIPE))?;
         recipe.validate()?;
         let path = folder.join(WEIGHTS);

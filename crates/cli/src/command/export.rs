@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use multivalued::Model;
 use multivalued::recipe::{DataRecipe, MethodKind};
 use multivalued::shipped;
 use multivalued_data::dataset::{Dataset, Layout};
@@ -86,7 +87,7 @@ impl Export {
             source: &source,
             size: weights.len(),
         };
-        let card = card.render();
+        let card = card.render()?;
         let report = Report { images: Vec::new(), ..report };
         folder::write(&self.out.join(shipped::WEIGHTS), &weights)?;
         folder::write(&self.out.join("report.json"), (report.to_json() + "\n").as_bytes())?;
@@ -131,26 +132,26 @@ struct Card<'a> {
 }
 
 impl Card<'_> {
-    fn render(&self) -> String {
+    fn render(&self) -> Outcome<String> {
         let name = RunFolder::at(self.out).name();
-        format!(
+        Ok(format!(
             "# {name}\n\nOne image in; a short list of plausible masks out, each with its probability.\n\n\
              ```sh\nmultivalued predict path/to/{name} IMAGE --out predictions\n```\n\n\
              ## The model\n\n{}\n## Data\n\n{}\n\n{}\n\n## Scores\n\n{}\n## Intended use\n\n{}\n",
-            self.facts(),
+            self.facts()?,
             self.source,
             self.provenance(),
             self.scores(),
             INTENDED_USE
-        )
+        ))
     }
 
-    fn facts(&self) -> String {
+    fn facts(&self) -> Outcome<String> {
         let recipe = self.model.recipe();
         let network = self.model.predictor().network();
         let method = match recipe.method.kind {
             MethodKind::Multivalued => {
-                let active = network.model().map_or(0, |model| model.active_codes().len());
+                let active = network.model().map_or(Ok(0), Model::active_code_count)?;
                 format!(
                     "multi-valued mapping with {} codes, {active} of which take part",
                     recipe.model.code_count
@@ -200,7 +201,8 @@ impl Card<'_> {
             }
         }
         let rows = rows.iter().map(|(name, value)| format!("| {name} | {value} |\n"));
-        format!("| | |\n|---|---|\n{}| recipe | [recipe.toml](recipe.toml) |\n", rows.collect::<String>())
+        let rows = rows.collect::<String>();
+        Ok(format!("| | |\n|---|---|\n{rows}| recipe | [recipe.toml](recipe.toml) |\n"))
     }
 
     fn provenance(&self) -> String {

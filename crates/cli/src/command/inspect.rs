@@ -51,7 +51,7 @@ impl Inspect {
             say(&curves(&log::read(&run.log())?))?;
         }
         let model = RunModel::of_run(&run, &device)?;
-        say(&facts(&model))?;
+        say(&facts(&model)?)?;
         if model.recipe().method.kind != MethodKind::Multivalued {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl Inspect {
 }
 
 /// What the model is made of.
-fn facts(model: &RunModel) -> String {
+fn facts(model: &RunModel) -> Outcome<String> {
     let (recipe, network) = (model.recipe(), model.predictor().network());
     let method = match recipe.method.kind {
         MethodKind::Multivalued => "multivalued".into(),
@@ -93,10 +93,10 @@ fn facts(model: &RunModel) -> String {
         ("trained values".into(), network.parameters().trained_values().to_string()),
     ];
     if let Some(model) = network.model() {
-        let (active, all) = (model.active_codes().len(), recipe.model.code_count);
+        let (active, all) = (model.active_code_count()?, recipe.model.code_count);
         rows.push(("codes that take part".into(), format!("{active} of {all}")));
     }
-    two_columns(&rows)
+    Ok(two_columns(&rows))
 }
 
 /// How the training went, each curve as one line of blocks.

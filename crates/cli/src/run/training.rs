@@ -208,10 +208,43 @@ impl Watch {
             return Ok(());
         }
         let recipe = trainer.recipe().clone();
-        let predictions = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, cases));
+        let predictions = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, cases))?;
         let exhibits: Vec<_> =
             cases.iter().zip(&predictions).map(|(case, prediction)| Exhibit::new(case, prediction)).collect();
         self.events.image(step, "hypotheses", &sheet(&exhibits))?;
         self.events.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log;
+
+    #[test]
+    fn a_device_that_fails_leaves_the_end_of_the_log() {
+        let mut recipe = Recipe::named("shapes-tiny").unwrap();
+        for change in ["data.size=32", "data.train_count=8", "data.validation_count=0", "data.test_count=0"] {
+            recipe.set(change).unwrap();
+        }
+        let place = tempfile::tempdir().unwrap();
+        let run = RunFolder::at(place.path());
+        let lock = run.lock().unwrap();
+        // As much memory as the networks take, and hardly more for a step.
+        let started = Device::cpu();
+        let train = Splits::load(&recipe.data).unwrap().train;
+        drop(Trainer::new(&recipe, train, Vec::new(), &started).unwrap());
+        let device = Device::cpu();
+        if let Device::Cpu(cpu) = &device {
+            cpu.limit_memory(started.peak_bytes() + 1024);
+        }
+        let save_every = Duration::from_secs(600);
+        let training = Training { run: &run, recipe: &recipe, device: &device, save_every };
+        let ended = training.run(&lock);
+        let told = matches!(&ended, Err(Failure::User(told)) if told.contains("out of memory"));
+        assert!(told, "{ended:?}");
+        let records = log::read(&run.log()).unwrap();
+        let Some(Record::End { step: 0, reason, .. }) = records.last() else { panic!("{records:?}") };
+        assert!(reason.contains("out of memory"), "{reason}");
     }
 }

@@ -50,17 +50,18 @@ struct Pair {
 impl Disagreement {
     /// Of cases that have several annotations.
     pub(super) fn of(cases: &[&Case]) -> Self {
-        let all: Vec<(Vec<Pair>, bool, usize, usize)> = cases.par_iter().map(|case| pairs(case)).collect();
-        let spread =
-            |of: fn(&Pair) -> f32| Spread::of(all.iter().flat_map(|(pairs, ..)| pairs).map(of).collect());
-        let sum = |of: &dyn Fn(&(Vec<Pair>, bool, usize, usize)) -> usize| all.iter().map(of).sum::<usize>();
+        let all: Vec<Pairs> = cases.par_iter().map(|case| Pairs::of(case)).collect();
+        let spread = |of: fn(&Pair) -> f32| {
+            Spread::of(all.iter().flat_map(|pairs| &pairs.marked).map(of).collect())
+        };
+        let sum = |of: fn(&Pairs) -> usize| all.iter().map(of).sum::<usize>();
         Self {
             iou: spread(|pair| pair.iou),
             area_ratio: spread(|pair| pair.area_ratio),
             shift: spread(|pair| pair.shift),
             thickness: spread(|pair| pair.thickness),
-            repeated_share: share(sum(&|of| usize::from(of.1)), all.len()),
-            presence_share: share(sum(&|of| of.2), sum(&|of| of.3)),
+            repeated_share: share(sum(|pairs| usize::from(pairs.repeated)), all.len()),
+            presence_share: share(sum(|pairs| pairs.presence), sum(|pairs| pairs.count)),
         }
     }
 }
@@ -71,27 +72,41 @@ pub(super) fn is_unanimous(case: &Case) -> bool {
     case.annotations[1..].iter().all(|other| iou(first, &other.mask).is_ok_and(|iou| iou >= EQUAL))
 }
 
-/// The pairs that both mark something, whether some pair is repeated, pairs that differ in presence, all pairs.
-fn pairs(case: &Case) -> (Vec<Pair>, bool, usize, usize) {
-    let masks: Vec<&Mask> = case.annotations.iter().map(|annotation| &annotation.mask).collect();
-    let (mut found, mut repeated, mut presence, mut all) = (Vec::new(), false, 0, 0);
-    for (at, one) in masks.iter().enumerate() {
-        for other in &masks[at + 1..] {
-            if all == PAIRS {
-                break;
-            }
-            // Masks of one case have one size; where they do not, loading has refused them.
-            let Ok(iou) = iou(one, other) else { continue };
-            all += 1;
-            repeated |= iou >= REPEATED;
-            match (one.is_empty(), other.is_empty()) {
-                (true, true) => {}
-                (false, false) => found.push(Pair::new(one, other, iou as f32)),
-                _ => presence += 1,
+/// The pairs of one case.
+#[derive(Default)]
+struct Pairs {
+    /// Those of which both mark something.
+    marked: Vec<Pair>,
+    /// Whether two annotations are the same.
+    repeated: bool,
+    /// How many differ in whether they mark anything.
+    presence: usize,
+    /// All of them.
+    count: usize,
+}
+
+impl Pairs {
+    fn of(case: &Case) -> Self {
+        let masks: Vec<&Mask> = case.annotations.iter().map(|annotation| &annotation.mask).collect();
+        let mut found = Self::default();
+        for (at, one) in masks.iter().enumerate() {
+            for other in &masks[at + 1..] {
+                if found.count == PAIRS {
+                    return found;
+                }
+                // Masks of one case have one size; where they do not, loading has refused them.
+                let Ok(iou) = iou(one, other) else { continue };
+                found.count += 1;
+                found.repeated |= iou >= REPEATED;
+                match (one.is_empty(), other.is_empty()) {
+                    (true, true) => {}
+                    (false, false) => found.marked.push(Pair::new(one, other, iou as f32)),
+                    _ => found.presence += 1,
+                }
             }
         }
+        found
     }
-    (found, repeated, presence, all)
 }
 
 impl Pair {

@@ -10,6 +10,7 @@ use super::matmul::{
 use super::parallel::{Output, Parts, for_each_task};
 use super::simd::{Isa, Kernel, Simd};
 use super::{scratch, winograd};
+use crate::shape::Shape;
 
 /// The sizes of a convolution: images [batch, height, width, inputs] to [batch, height, width,
 /// outputs], weights [kernel, kernel, inputs, outputs].
@@ -26,7 +27,7 @@ pub(crate) struct ConvShape {
 
 impl ConvShape {
     pub fn pixels(self) -> usize {
-        self.batch * self.height * self.width
+        Shape::from([self.batch, self.height, self.width]).volume()
     }
 
     /// The same convolution seen from its output: what the data gradient computes.
@@ -36,9 +37,11 @@ impl ConvShape {
 
     fn check(self, x: usize, weights: usize, out: usize) {
         assert!(self.kernel == 1 || self.kernel == 3, "kernel {}x{0}: only 1x1 and 3x3", self.kernel);
-        assert_eq!(x, self.pixels() * self.inputs, "{self:?}: input of {x} values");
-        assert_eq!(weights, self.kernel * self.kernel * self.inputs * self.outputs, "{self:?}: weights");
-        assert_eq!(out, self.pixels() * self.outputs, "{self:?}: output of {out} values");
+        let image = |channels| Shape::from([self.pixels(), channels]).volume();
+        let needed = Shape::from([self.kernel, self.kernel, self.inputs, self.outputs]).volume();
+        assert_eq!(x, image(self.inputs), "{self:?}: input of {x} values");
+        assert_eq!(weights, needed, "{self:?}: weights");
+        assert_eq!(out, image(self.outputs), "{self:?}: output of {out} values");
     }
 }
 
@@ -52,6 +55,9 @@ pub(crate) fn forward(
     out: &mut [f32],
 ) {
     shape.check(x.len(), weights.len(), out.len());
+    if out.is_empty() {
+        return;
+    }
     if let Some(bias) = epilogue.bias {
         assert_eq!(bias.len(), shape.outputs, "{shape:?}: bias of {} values", bias.len());
     }
@@ -93,6 +99,9 @@ pub(crate) fn weight_gradient(
     if let Some(db) = db {
         assert_eq!(db.len(), shape.outputs, "{shape:?}: bias gradient of {} values", db.len());
         column_sums(isa, dy, shape.outputs, db);
+    }
+    if x.is_empty() || dy.is_empty() {
+        return dw.fill(0.0);
     }
     if shape.kernel == 1 {
         matmul_tn(isa, x, dy, shape.inputs, shape.outputs, dw);

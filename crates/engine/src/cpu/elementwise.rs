@@ -21,7 +21,8 @@ fn for_each_chunk(isa: Isa, out: &mut [f32], work: impl Fn(usize, &mut [f32]) + 
     let out = Output::new(out);
     for_each_task(len.div_ceil(CHUNK), |task| {
         let first = task * CHUNK;
-        let out = out.slice(first, CHUNK.min(len - first));
+        // SAFETY: each task has its own chunk.
+        let out = unsafe { out.slice(first, CHUNK.min(len - first)) };
         isa.run(Compiled(
             #[inline(always)]
             || work(first, out),
@@ -90,7 +91,8 @@ pub(crate) fn sum_zip(isa: Isa, a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f3
     for_each_task(a.len().div_ceil(CHUNK), |task| {
         let first = task * CHUNK;
         let last = (first + CHUNK).min(a.len());
-        let sums = sums.slice(task * per_task, (last - first).div_ceil(SUM_CHUNK));
+        // SAFETY: each task has the sums of its own chunk.
+        let sums = unsafe { sums.slice(task * per_task, (last - first).div_ceil(SUM_CHUNK)) };
         isa.run(Compiled(
             #[inline(always)]
             || {
@@ -119,13 +121,17 @@ pub(crate) fn for_each_row(
     row: usize,
     work: impl Fn(usize, &mut [f32]) + Send + Sync,
 ) {
+    if out.is_empty() {
+        return;
+    }
     let rows = out.len() / row;
     let per_task = (CHUNK / row).max(1);
     let out = Output::new(out);
     for_each_task(rows.div_ceil(per_task), |task| {
         let first = task * per_task;
         let count = per_task.min(rows - first);
-        let out = out.slice(first * row, count * row);
+        // SAFETY: each task has its own rows.
+        let out = unsafe { out.slice(first * row, count * row) };
         isa.run(Compiled(
             #[inline(always)]
             || {

@@ -26,14 +26,16 @@ pub(crate) fn exp(x: f32) -> f32 {
     if x > 88.722_84 { f32::INFINITY } else { result }
 }
 
-/// ln x for positive finite x: exponent and a polynomial on a mantissa in [√½, √2).
+/// ln x: exponent and a polynomial on a mantissa in [√½, √2); NaN for NaN and negative x.
 #[inline(always)]
 pub(crate) fn ln(x: f32) -> f32 {
     let bits = x.to_bits() as i32;
-    // Moves mantissas of √2 and above to the next exponent.
-    let shifted = bits + (0x3f80_0000 - 0x3f35_04f3);
+    // Moves mantissas of √2 and above to the next exponent. NaNs and negative numbers may wrap around; what
+    // comes of them is replaced at the end.
+    let shifted = bits.wrapping_add(0x3f80_0000 - 0x3f35_04f3);
     let n = ((shifted >> 23) - 127) as f32;
-    let m = f32::from_bits((bits - (shifted & !0x007f_ffff) + 0x3f80_0000) as u32) - 1.0;
+    let mantissa = bits.wrapping_sub(shifted & !0x007f_ffff).wrapping_add(0x3f80_0000);
+    let m = f32::from_bits(mantissa as u32) - 1.0;
     let p = 7.037_683_6e-2;
     let p = p * m - 1.151_461e-1;
     let p = p * m + 1.167_699_9e-1;
@@ -93,6 +95,11 @@ mod tests {
         assert!(exp(-200.0) <= 2e-45);
         assert!(exp(f32::NAN).is_nan() && ln(-1.0).is_nan() && ln(f32::NAN).is_nan());
         assert_eq!(ln(0.0), f32::NEG_INFINITY);
+        for bits in
+            [0x7f80_0001, 0x7fc0_0000, 0x7fff_ffff, 0xff80_0000, 0xff80_0001, 0xffff_ffff, 0x8000_0001u32]
+        {
+            assert!(ln(f32::from_bits(bits)).is_nan(), "ln of {bits:#x}");
+        }
     }
 
     #[test]

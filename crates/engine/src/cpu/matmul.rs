@@ -362,9 +362,15 @@ pub(crate) fn matmul(
     epilogue: Epilogue,
     out: &mut [f32],
 ) {
+    if out.is_empty() {
+        return;
+    }
     let m = out.len() / n;
     assert_eq!(a.len(), m * k, "matrix product: left side of {m}x{k} has {} values", a.len());
     assert_eq!(b.len(), k * n, "matrix product: right side of {k}x{n} has {} values", b.len());
+    if let Some(bias) = epilogue.bias {
+        assert_eq!(bias.len(), n, "matrix product: bias of {} values for {n} columns", bias.len());
+    }
     if let Some(residual) = epilogue.residual {
         assert_eq!(residual.len(), out.len(), "matrix product: residual and output differ in size");
     }
@@ -414,6 +420,9 @@ impl Kernel for RowsTask {
 /// `out = aᵀ · b` with a [m, k], b [m, n], out [k, n]: the weight gradient of a linear layer.
 /// Summed in a fixed number of parts, then part by part, so that threads do not change the result.
 pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out: &mut [f32]) {
+    if out.is_empty() {
+        return;
+    }
     let m = a.len() / k;
     assert_eq!(b.len(), m * n, "transposed product: right side of {m}x{n} has {} values", b.len());
     assert_eq!(out.len(), k * n, "transposed product: output of {k}x{n} has {} values", out.len());
@@ -481,6 +490,9 @@ pub(crate) fn add_rows(rows: &[f32], sum: &mut [f32]) {
 
 /// `out[j] = Σ_i a[i, j]` for a [m, n]: the gradient of a bias.
 pub(crate) fn column_sums(isa: Isa, a: &[f32], n: usize, out: &mut [f32]) {
+    if out.is_empty() {
+        return;
+    }
     let m = a.len() / n;
     let parts = Parts::new(m, 512, n);
     scratch::with(parts.count * n, |partial| {
@@ -488,7 +500,8 @@ pub(crate) fn column_sums(isa: Isa, a: &[f32], n: usize, out: &mut [f32]) {
         let sums = Output::new(partial);
         for_each_task(parts.count, |part| {
             let rows = &a[parts.range(part).start * n..parts.range(part).end * n];
-            let sum = sums.slice(part * n, n);
+            // SAFETY: each part has its own `n` values.
+            let sum = unsafe { sums.slice(part * n, n) };
             isa.run(Compiled(
                 #[inline(always)]
                 || add_rows(rows, sum),
@@ -500,6 +513,9 @@ pub(crate) fn column_sums(isa: Isa, a: &[f32], n: usize, out: &mut [f32]) {
 
 /// `out[j, i] = a[i, j]` for a [m, n], `out` [n, m].
 pub(crate) fn transpose(a: &[f32], n: usize, out: &mut [f32]) {
+    if a.is_empty() {
+        return;
+    }
     let m = a.len() / n;
     // 16x16 blocks: both sides touch whole cache lines.
     for i0 in (0..m).step_by(16) {

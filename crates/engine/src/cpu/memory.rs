@@ -20,7 +20,9 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// A buffer of zeros that belongs to no pool.
     pub fn zeroed(len: usize) -> Self {
-        Self { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len, pool: None }
+        let count = len.div_ceil(16);
+        let lines = new_lines(count).unwrap_or_else(|| out_of_memory(count, 0));
+        Self { lines, len, pool: None }
     }
 
     /// Lengthens the buffer to at least `len`; new values are zero.
@@ -67,6 +69,8 @@ struct State {
     live_lines: usize,
     peak_lines: usize,
     fresh: usize,
+    /// The most lines that may be in use at once, where there is a limit.
+    limit: Option<usize>,
     /// Counts requests.
     clock: u64,
 }
@@ -107,15 +111,18 @@ impl State {
     }
 }
 
-/// New memory; where there is none, the error that `catching` returns.
-fn new_lines(count: usize, held: usize) -> Vec<Line> {
+/// New memory, if there is so much.
+fn new_lines(count: usize) -> Option<Vec<Line>> {
     let mut lines = Vec::new();
-    if lines.try_reserve_exact(count).is_err() {
-        let mib = |lines: usize| (lines * size_of::<Line>()) >> 20;
-        fail(DeviceError::OutOfMachineMemory { wanted_mib: mib(count), held_mib: mib(held) });
-    }
+    lines.try_reserve_exact(count).ok()?;
     lines.resize(count, Line([0.0; 16]));
-    lines
+    Some(lines)
+}
+
+/// Ends with the error that `catching` returns.
+fn out_of_memory(wanted: usize, held: usize) -> ! {
+    let mib = |lines: usize| lines.saturating_mul(size_of::<Line>()) >> 20;
+    fail(DeviceError::OutOfMachineMemory { wanted_mib: mib(wanted), held_mib: mib(held) })
 }
 
 impl Pool {
@@ -127,15 +134,32 @@ impl Pool {
     pub fn take(self: &Arc<Self>, len: usize) -> Buffer {
         let count = len.div_ceil(16);
         let mut state = self.lock();
+        let held = state.live_lines;
+        if state.limit.is_some_and(|limit| held.saturating_add(count) > limit) {
+            drop(state);
+            out_of_memory(count, held);
+        }
+        let found = state.reuse(count);
+        let fresh = found.is_none();
+        drop(state);
+        let lines = found.or_else(|| new_lines(count)).unwrap_or_else(|| out_of_memory(count, held));
+        // Counted only now that there is a buffer that will be given back.
+        let mut state = self.lock();
+        state.fresh += usize::from(fresh);
         state.live_lines += count;
         state.peak_lines = state.peak_lines.max(state.live_lines);
-        let lines = state.reuse(count).unwrap_or_else(|| {
-            state.fresh += 1;
-            let held = state.live_lines - count;
-            drop(state);
-            new_lines(count, held)
-        });
+        drop(state);
         Buffer { lines, len, pool: Some(self.clone()) }
+    }
+
+    /// The most memory that may be in use at once.
+    pub fn limit(&self, bytes: usize) {
+        self.lock().limit = Some(bytes / size_of::<Line>());
+    }
+
+    /// The memory in use.
+    pub fn live_bytes(&self) -> usize {
+        self.lock().live_lines * size_of::<Line>()
     }
 
     fn put(&self, lines: Vec<Line>) {
@@ -163,6 +187,27 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuda::catching;
+
+    #[test]
+    fn a_request_that_fails_leaves_the_accounts_as_they_were() {
+        let pool = Arc::<Pool>::default();
+        let kept = pool.take(16 * 100);
+        let accounts = || (pool.live_bytes(), pool.peak_bytes(), pool.allocations());
+        let before = accounts();
+        let error = catching(|| pool.take(usize::MAX / 16)).err();
+        assert!(matches!(error, Some(DeviceError::OutOfMachineMemory { .. })), "{error:?}");
+        assert_eq!(accounts(), before, "memory that the machine has not got");
+        pool.limit(200 * 64);
+        let error = catching(|| pool.take(16 * 101)).err();
+        let wanted = DeviceError::OutOfMachineMemory { wanted_mib: 0, held_mib: 0 };
+        assert_eq!(error, Some(wanted));
+        assert_eq!(accounts(), before, "memory beyond a limit");
+        drop((pool.take(16 * 100), kept));
+        assert_eq!(pool.live_bytes(), 0);
+        let scratch = catching(|| Buffer::zeroed(usize::MAX / 16)).err();
+        assert!(matches!(scratch, Some(DeviceError::OutOfMachineMemory { .. })), "no abort: {scratch:?}");
+    }
 
     #[test]
     fn other_sizes_take_the_place_of_those_no_longer_asked_for() {

@@ -37,7 +37,8 @@ impl NormShape {
             for_each_task(self.batch * chunks, |task| {
                 let (image, chunk) = (task / chunks, task % chunks);
                 let pixels = chunk * SUM_PIXELS..((chunk + 1) * SUM_PIXELS).min(self.pixels);
-                let target = target.slice(task * size, size);
+                // SAFETY: each task has its own sums.
+                let target = unsafe { target.slice(task * size, size) };
                 target.fill(0.0);
                 sums(image, pixels, target);
             });
@@ -69,7 +70,8 @@ impl NormShape {
         for_each_task(self.batch * tasks, |task| {
             let (image, part) = (task / tasks, task % tasks);
             let first = image * image_values + part * per_task;
-            let out = out.slice(first, per_task.min((image + 1) * image_values - first));
+            // SAFETY: each task has its own part of an image.
+            let out = unsafe { out.slice(first, per_task.min((image + 1) * image_values - first)) };
             scratch::with(3 * stretch, |patterns| {
                 for (pattern, values) in patterns.chunks_exact_mut(stretch).zip(per_channel) {
                     for pattern in pattern.chunks_exact_mut(self.channels) {

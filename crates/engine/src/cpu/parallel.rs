@@ -34,15 +34,19 @@ impl<'a> Output<'a> {
 
     /// The start of a range that lies inside the output.
     pub fn at(&self, first: usize, len: usize) -> *mut f32 {
-        assert!(first + len <= self.len, "range {first}+{len} of an output of {}", self.len);
+        let end = first.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.len), "range {first}+{len} of an output of {}", self.len);
         // SAFETY: inside the borrowed slice, as just checked.
         unsafe { self.start.add(first) }
     }
 
-    /// A range of the output as a slice. The caller sees to it that no two tasks ask for the same.
+    /// A range of the output as a slice.
+    ///
+    /// # Safety
+    /// As long as the slice lives, nobody else may ask for a range that overlaps this one.
     #[allow(clippy::mut_from_ref)]
-    pub fn slice(&self, first: usize, len: usize) -> &mut [f32] {
-        // SAFETY: inside the borrowed slice (`at` checks), and each task asks for its own range.
+    pub unsafe fn slice(&self, first: usize, len: usize) -> &mut [f32] {
+        // SAFETY: inside the borrowed slice (`at` checks), and nobody else's, as the caller grants.
         unsafe { std::slice::from_raw_parts_mut(self.at(first, len), len) }
     }
 }

@@ -54,6 +54,9 @@ pub(crate) struct ResizeShape {
 pub(crate) fn forward(isa: Isa, shape: ResizeShape, x: &[f32], out: &mut [f32]) {
     let ResizeShape { from: [h, w], to: [oh, ow], channels, corners, batch } = shape;
     assert!(x.len() == batch * h * w * channels && out.len() == batch * oh * ow * channels, "{shape:?}");
+    if out.is_empty() {
+        return;
+    }
     let (rows, columns) = (taps(h, oh, corners), taps(w, ow, corners));
     for_each_row(
         isa,
@@ -81,6 +84,9 @@ pub(crate) fn forward(isa: Isa, shape: ResizeShape, x: &[f32], out: &mut [f32]) 
 pub(crate) fn backward(isa: Isa, shape: ResizeShape, dy: &[f32], dx: &mut [f32]) {
     let ResizeShape { from: [h, w], to: [oh, ow], channels, corners, batch } = shape;
     assert!(dx.len() == batch * h * w * channels && dy.len() == batch * oh * ow * channels, "{shape:?}");
+    if dx.is_empty() {
+        return;
+    }
     let (rows, columns) = (reversed(h, &taps(h, oh, corners)), reversed(w, &taps(w, ow, corners)));
     for_each_row(
         isa,

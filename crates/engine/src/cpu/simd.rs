@@ -3,6 +3,8 @@
 //! A kernel is a struct that implements [`Kernel`]; [`Isa::run`] compiles its body once per
 //! instruction set and picks one at run time.
 
+use std::fmt;
+
 /// Vectors of `LANES` f32. A value of an implementing type is proof that its instructions exist on
 /// this machine: such values are made only inside [`Isa::run`].
 pub(crate) trait Simd: Copy + Send + Sync {
@@ -47,9 +49,14 @@ pub(crate) trait Kernel {
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
-/// An instruction set the kernels are compiled for.
+/// An instruction set that this machine has. A value is the proof: only [`Isa::available`] makes others than
+/// the portable one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Isa(Set);
+
+/// The instruction sets the kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isa {
+enum Set {
     /// Any machine.
     Portable,
     /// x86-64 with AVX2 and FMA.
@@ -67,24 +74,32 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// What any machine has.
+    pub const PORTABLE: Self = Self(Set::Portable);
+
+    /// The fastest set this machine can run.
+    pub fn best() -> Self {
+        Self::available().pop().unwrap_or(Self::PORTABLE)
+    }
+
     /// Every set this machine can run, the fastest last.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut)]
-        let mut sets = vec![Self::Portable];
+        let mut sets = vec![Set::Portable];
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                sets.push(Self::Avx2);
+                sets.push(Set::Avx2);
                 if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-                    sets.push(Self::Avx512);
+                    sets.push(Set::Avx512);
                 }
             }
         }
         #[cfg(target_arch = "aarch64")]
-        sets.push(Self::Neon);
+        sets.push(Set::Neon);
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        sets.push(Self::Simd128);
-        sets
+        sets.push(Set::Simd128);
+        sets.into_iter().map(Self).collect()
     }
 
     /// f32 per vector.
@@ -103,9 +118,9 @@ impl Isa {
     /// The set to use for `channels` contiguous values: the widest whose vectors they fill best.
     pub(crate) fn for_channels(self, channels: usize) -> Self {
         #[cfg(target_arch = "x86_64")]
-        if self == Self::Avx512 && (channels - 1) % 16 < 8 && channels < 64 {
+        if self.0 == Set::Avx512 && channels.wrapping_sub(1) % 16 < 8 && channels < 64 {
             // Half-empty 512-bit vectors would waste what 256-bit ones do not.
-            return Self::Avx2;
+            return Self(Set::Avx2);
         }
         let _ = channels;
         self
@@ -113,20 +128,26 @@ impl Isa {
 
     /// Runs a kernel compiled for this set.
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        match self {
-            Self::Portable => kernel.run(super::portable::Portable),
-            // SAFETY: `Isa` values other than `Portable` come from `available`, which has checked
-            // that the machine has these instructions (`for_channels` only narrows, and AVX-512
-            // machines have AVX2).
+        match self.0 {
+            Set::Portable => kernel.run(super::portable::Portable),
+            // SAFETY: nobody outside this file makes a `Set`, and those other than `Portable` come from
+            // `available`, which has checked that the machine has these instructions (`for_channels` only
+            // narrows, and AVX-512 machines have AVX2).
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => unsafe { super::avx2::run(kernel) },
+            Set::Avx2 => unsafe { super::avx2::run(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => unsafe { super::avx512::run(kernel) },
+            Set::Avx512 => unsafe { super::avx512::run(kernel) },
             #[cfg(target_arch = "aarch64")]
-            Self::Neon => kernel.run(super::neon::Neon),
+            Set::Neon => kernel.run(super::neon::Neon),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Self::Simd128 => kernel.run(super::simd128::Simd128),
+            Set::Simd128 => kernel.run(super::simd128::Simd128),
         }
+    }
+}
+
+impl fmt::Debug for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
     }
 }

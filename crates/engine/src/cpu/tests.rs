@@ -23,7 +23,7 @@ fn values(len: usize) -> Vec<f32> {
 
 /// Runs `kernel` on every instruction set and compares what it wrote with what portable wrote.
 fn compare(what: &dyn std::fmt::Debug, kernel: impl Fn(Isa) -> Vec<Vec<f32>>) {
-    let portable = kernel(Isa::Portable);
+    let portable = kernel(Isa::PORTABLE);
     for isa in Isa::available() {
         let outputs = kernel(isa);
         assert_eq!(outputs.len(), portable.len());

@@ -353,7 +353,8 @@ pub(crate) fn weight_gradient(isa: Isa, shape: ConvShape, x: &[f32], dy: &[f32],
         let target = Output::new(sums);
         for_each_task(parts.count * 4, |task| {
             let (part, tile_row) = (task / 4, task % 4);
-            let sum = target.slice((part * 4 + tile_row) * 4 * pairs, 4 * pairs);
+            // SAFETY: each task, a part and a row, has its own sums.
+            let sum = unsafe { target.slice((part * 4 + tile_row) * 4 * pairs, 4 * pairs) };
             for block in parts.range(part) {
                 let first = block * per_block;
                 let count = per_block.min(tiles.count - first);

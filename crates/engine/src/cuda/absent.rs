@@ -28,6 +28,10 @@ impl Cuda {
         match self.0 {}
     }
 
+    pub(crate) fn identity(&self) -> usize {
+        match self.0 {}
+    }
+
     pub(crate) fn multiprocessors(&self) -> usize {
         match self.0 {}
     }

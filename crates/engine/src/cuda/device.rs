@@ -4,8 +4,9 @@ use super::driver::{self, checked, must};
 use super::error::{DeviceError, fail};
 use super::launch::{Arg, Grid, KernelTime, Precision};
 use super::library;
-use super::pool::{Pinned, Pool, size_class};
+use super::pool::{Pinned, Pool, Spare, size_class};
 use super::timer::Timer;
+use crate::tensor::OTHER_DEVICE;
 use cudarc::driver::sys::{self, CUresult};
 use rayon::prelude::*;
 use std::cell::Cell;
@@ -30,7 +31,7 @@ struct Inner {
     kernels: HashMap<String, sys::CUfunction>,
     pool: Mutex<Pool>,
     /// Memory that the GPU can write to directly, for downloads.
-    pinned: Mutex<Pinned>,
+    pinned: Spare<Pinned>,
     /// Events around every launch, while launches are timed.
     timer: Timer,
 }
@@ -49,7 +50,9 @@ thread_local! {
 impl Cuda {
     pub(crate) fn open(number: usize, precision: Precision) -> Result<Self, DeviceError> {
         library::load()?;
-        let driver::Found { device, name, capability, multiprocessors, shared_bytes } = driver::find(number)?;
+        let driver::Found { device, name, capability, multiprocessors, shared_bytes, shared_per_block } =
+            driver::find(number)?;
+        driver::check_shared(&name, precision, shared_per_block)?;
         driver::check_versions()?;
         let mut context = std::ptr::null_mut();
         let mut stream = std::ptr::null_mut();
@@ -61,7 +64,7 @@ impl Cuda {
             checked(sys::cuStreamCreate(&mut stream, flags), "opening the GPU")?;
         }
         CURRENT.set(context as usize);
-        let kernels = driver::load_kernels(precision, capability, device)?;
+        let kernels = driver::load_kernels(precision, capability, shared_per_block)?;
         Ok(Self(Arc::new(Inner {
             number: number as i32,
             name,
@@ -73,7 +76,7 @@ impl Cuda {
             stream,
             kernels,
             pool: Mutex::default(),
-            pinned: Mutex::default(),
+            pinned: Spare::default(),
             timer: Timer::default(),
         })))
     }
@@ -86,6 +89,11 @@ impl Cuda {
     /// How it computes.
     pub fn precision(&self) -> Precision {
         self.0.precision
+    }
+
+    /// The same for clones only: a GPU that is opened twice is two devices, each with its own stream.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
     }
 
     pub(crate) fn multiprocessors(&self) -> usize {
@@ -151,18 +159,14 @@ impl Cuda {
             // SAFETY: as above.
             result = unsafe { sys::cuMemAlloc_v2(&mut pointer, bytes) };
         }
-        let mut pool = self.pool();
         if result == CUresult::CUDA_SUCCESS {
-            pool.allocations += 1;
+            self.pool().add(bytes);
             return pointer;
         }
-        // The request was counted, but there will be no buffer to give it back.
-        let held = pool.live_bytes() - bytes;
-        pool.cancel(bytes);
-        drop(pool);
         if result != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             must(result, "taking memory");
         }
+        let held = self.pool().live_bytes();
         let (wanted_mib, held_mib, free_mib) = (bytes >> 20, held >> 20, self.free_bytes() >> 20);
         fail(DeviceError::OutOfMemory { wanted_mib, held_mib, free_mib })
     }
@@ -174,11 +178,19 @@ impl Cuda {
     /// Puts a kernel into the queue.
     pub(crate) fn launch(&self, kernel: &str, grid: Grid, args: &[Arg]) {
         let Some(&function) = self.0.kernels.get(kernel) else { panic!("there is no kernel {kernel}") };
+        if grid.blocks.contains(&0) {
+            return; // Nothing to compute, which the driver would refuse.
+        }
         self.make_current();
         let mut pointers: Vec<*mut std::ffi::c_void> = args
             .iter()
             .map(|arg| match arg {
                 Arg::Pointer(value) => std::ptr::from_ref(value).cast_mut().cast(),
+                Arg::Buffer(value, device) => {
+                    // Another device's stream may still be writing it.
+                    assert_eq!(*device, self.identity(), "{OTHER_DEVICE}");
+                    std::ptr::from_ref(value).cast_mut().cast()
+                }
                 Arg::Int(value) => std::ptr::from_ref(value).cast_mut().cast(),
                 Arg::Long(value) => std::ptr::from_ref(value).cast_mut().cast(),
                 Arg::Float(value) => std::ptr::from_ref(value).cast_mut().cast(),
@@ -226,29 +238,31 @@ impl Cuda {
     /// Copies bytes from some places of the GPU, once all work before is done.
     pub(crate) fn download(&self, parts: &mut [(u64, &mut [u8])]) {
         self.make_current();
-        let mut pinned = self.0.pinned.lock().unwrap_or_else(PoisonError::into_inner);
-        pinned.grow(parts.iter().map(|(_, bytes)| bytes.len()).sum());
-        let mut at = 0;
-        for (from, bytes) in parts.iter_mut() {
-            // SAFETY: what was asked for above holds all parts.
-            let to = pinned.memory.map_or(bytes.as_mut_ptr(), |memory| unsafe { memory.add(at) });
-            // SAFETY: callers give buffers at least as long as the bytes; waited for right below.
-            let result = unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), *from, bytes.len(), self.0.stream) };
-            must(result, "copying from the GPU");
-            at += bytes.len();
-        }
-        self.synchronise();
-        let Some(memory) = pinned.memory else { return };
-        // SAFETY: as long as all parts, written by the copies that were waited for, and behind a lock.
-        let mut copied = unsafe { std::slice::from_raw_parts(memory, at) };
-        for (_, bytes) in parts {
-            let (part, rest) = copied.split_at(bytes.len());
-            copied = rest;
-            // Side by side: most of the time goes into the first touch of new memory.
-            const PART: usize = 1 << 20;
-            let pieces = bytes.par_chunks_mut(PART).zip(part.par_chunks(PART));
-            pieces.for_each(|(to, from)| to.copy_from_slice(from));
-        }
+        self.0.pinned.lend(|pinned| {
+            pinned.grow(parts.iter().map(|(_, bytes)| bytes.len()).sum());
+            let mut at = 0;
+            for (from, bytes) in parts.iter_mut() {
+                // SAFETY: what was asked for above holds all parts.
+                let to = pinned.memory.map_or(bytes.as_mut_ptr(), |memory| unsafe { memory.add(at) });
+                // SAFETY: callers give buffers at least as long as the bytes; waited for right below.
+                let result =
+                    unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), *from, bytes.len(), self.0.stream) };
+                must(result, "copying from the GPU");
+                at += bytes.len();
+            }
+            self.synchronise();
+            let Some(memory) = pinned.memory else { return };
+            // SAFETY: as long as all parts, written by the copies that were waited for, and lent to nobody else.
+            let mut copied = unsafe { std::slice::from_raw_parts(memory, at) };
+            for (_, bytes) in parts {
+                let (part, rest) = copied.split_at(bytes.len());
+                copied = rest;
+                // Side by side: most of the time goes into the first touch of new memory.
+                const PART: usize = 1 << 20;
+                let pieces = bytes.par_chunks_mut(PART).zip(part.par_chunks(PART));
+                pieces.for_each(|(to, from)| to.copy_from_slice(from));
+            }
+        });
     }
 
     /// Bytes of the GPU's memory that nobody holds.
@@ -292,7 +306,7 @@ impl Drop for Inner {
         unsafe {
             sys::cuCtxSetCurrent(self.context);
             sys::cuStreamSynchronize(self.stream);
-            self.pinned.get_mut().unwrap_or_else(PoisonError::into_inner).free();
+            self.pinned.drain().iter_mut().for_each(Pinned::free);
             for pointer in free {
                 sys::cuMemFree_v2(pointer);
             }

@@ -3,6 +3,7 @@
 
 use super::error::{DeviceError, fail};
 use super::launch::Precision;
+use super::ops::conv::most_shared;
 use super::program;
 use cudarc::driver::sys::{self, CUresult};
 use std::collections::HashMap;
@@ -44,6 +45,32 @@ pub(super) struct Found {
     pub multiprocessors: usize,
     /// Shared memory of a multiprocessor.
     pub shared_bytes: usize,
+    /// The most of it that a block may have.
+    pub shared_per_block: usize,
+}
+
+/// Shared memory that a block may need besides what its launch asks for.
+const OWN_SHARED: usize = 2048;
+
+/// Refuses a GPU that gives a block less shared memory than the kernels of a precision may need.
+pub(super) fn check_shared(
+    name: &str,
+    precision: Precision,
+    shared_per_block: usize,
+) -> Result<(), DeviceError> {
+    let needed = |precision| most_shared(precision) + OWN_SHARED;
+    if needed(precision) <= shared_per_block {
+        return Ok(());
+    }
+    let working = Precision::ALL.into_iter().find(|&other| needed(other) <= shared_per_block);
+    let remedy = match working {
+        Some(working) => format!("use precision {working}, which works there"),
+        None => "no precision works there; use the CPU".into(),
+    };
+    Err(DeviceError::Unsuitable(format!(
+        "{name} gives a block {shared_per_block} bytes of shared memory, precision {precision} needs {}; {remedy}",
+        needed(precision)
+    )))
 }
 
 /// The GPU of that number.
@@ -66,11 +93,12 @@ pub(super) fn find(number: usize) -> Result<Found, DeviceError> {
         checked(sys::cuDeviceGetName(name.as_mut_ptr().cast(), 256, device), "finding the GPU")?;
         let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
         use sys::CUdevice_attribute as A;
-        let [major, minor, multiprocessors, shared] = [
+        let [major, minor, multiprocessors, shared, per_block] = [
             A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
             A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
             A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
             A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+            A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
         ]
         .map(|attribute| attribute_of(device, attribute));
         if major < 8 {
@@ -78,8 +106,10 @@ pub(super) fn find(number: usize) -> Result<Found, DeviceError> {
                 "{name} has compute capability {major}.{minor}; 8.0 (Ampere) or later is needed"
             )));
         }
-        let [multiprocessors, shared_bytes] = [multiprocessors, shared].map(|size| size.max(1) as usize);
-        Ok(Found { device, name, capability: major * 10 + minor, multiprocessors, shared_bytes })
+        let [multiprocessors, shared_bytes, shared_per_block] =
+            [multiprocessors, shared, per_block].map(|size| size.max(1) as usize);
+        let capability = major * 10 + minor;
+        Ok(Found { device, name, capability, multiprocessors, shared_bytes, shared_per_block })
     }
 }
 
@@ -110,15 +140,14 @@ pub(super) fn check_versions() -> Result<(), DeviceError> {
 pub(super) fn load_kernels(
     precision: Precision,
     capability: i32,
-    device: sys::CUdevice,
+    shared_per_block: usize,
 ) -> Result<HashMap<String, sys::CUfunction>, DeviceError> {
     let sources = program::sources(precision);
     let compiled: Vec<_> = std::thread::scope(|scope| {
         let jobs: Vec<_> = sources.iter().map(|source| scope.spawn(|| source.compile(capability))).collect();
         jobs.into_iter().map(|job| job.join().expect("the compiler does not panic")).collect()
     });
-    let most_shared =
-        attribute_of(device, sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    let most = (shared_per_block - OWN_SHARED) as i32;
     let mut kernels = HashMap::new();
     for compiled in compiled {
         let compiled = compiled?;
@@ -131,9 +160,8 @@ pub(super) fn load_kernels(
                 checked(sys::cuModuleGetFunction(&mut function, module, name.as_ptr()), &kernel)?;
                 if kernel.starts_with("conv") {
                     use sys::CUfunction_attribute as A;
-                    let reserved = 2048;
                     let attribute = A::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                    checked(sys::cuFuncSetAttribute(function, attribute, most_shared - reserved), &kernel)?;
+                    checked(sys::cuFuncSetAttribute(function, attribute, most), &kernel)?;
                     let attribute = A::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
                     checked(sys::cuFuncSetAttribute(function, attribute, 100), &kernel)?;
                 }
@@ -142,4 +170,30 @@ pub(super) fn load_kernels(
         }
     }
     Ok(kernels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_with_too_little_shared_memory_is_refused_with_the_precision_that_works() {
+        const KIB: usize = 1024;
+        for precision in Precision::ALL {
+            assert_eq!(check_shared("NVIDIA H200", precision, 227 * KIB), Ok(()), "{precision}");
+        }
+        // An A100 (8.0), and GPUs of compute capability 8.6, 8.9 and 12.0.
+        for (name, limit) in [("NVIDIA A100", 163 * KIB), ("NVIDIA GeForce RTX 4090", 99 * KIB)] {
+            assert_eq!(check_shared(name, Precision::Bf16, limit), Ok(()), "{name}");
+            for precision in [Precision::F32, Precision::Tf32] {
+                let text = check_shared(name, precision, limit).unwrap_err().to_string();
+                let wanted =
+                    [name.to_string(), format!("{limit} bytes"), format!("precision {precision} needs")];
+                assert!(wanted.iter().all(|wanted| text.contains(wanted)), "{text}");
+                assert!(text.ends_with("use precision bf16, which works there"), "{text}");
+            }
+        }
+        let text = check_shared("an old GPU", Precision::Bf16, 64 * KIB).unwrap_err().to_string();
+        assert!(text.ends_with("no precision works there; use the CPU"), "{text}");
+    }
 }

@@ -1,6 +1,7 @@
 //! What a kernel is launched with, and how a GPU is told to compute.
 
 use super::memory::Element;
+use std::fmt;
 
 /// How a GPU computes convolutions and stores activations. Parameters, their gradients, moments, losses
 /// and matrix products are f32 in every case.
@@ -14,7 +15,20 @@ pub enum Precision {
     Bf16,
 }
 
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+        })
+    }
+}
+
 impl Precision {
+    /// All of them, the most precise first.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Tf32, Self::Bf16];
+
     /// As kernels name it.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -37,6 +51,8 @@ impl Precision {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Arg {
     Pointer(u64),
+    /// A buffer, and the device it is of.
+    Buffer(u64, usize),
     Int(i32),
     Long(i64),
     Float(f32),
@@ -48,7 +64,11 @@ impl Arg {
     pub const NULL: Self = Self::Pointer(0);
 
     pub fn size(value: usize) -> Self {
-        Self::Int(i32::try_from(value).expect("a tensor's sizes are below 2³¹"))
+        Self::Int(int(value))
+    }
+
+    pub fn sizes(values: [usize; 7]) -> Self {
+        Self::Ints(values.map(int))
     }
 
     pub fn count(value: usize) -> Self {
@@ -58,6 +78,11 @@ impl Arg {
     pub fn flag(value: bool) -> Self {
         Self::Int(i32::from(value))
     }
+}
+
+/// As kernels count along an axis.
+fn int(size: usize) -> i32 {
+    i32::try_from(size).unwrap_or_else(|_| panic!("a size of {size}: a GPU takes sizes below 2³¹"))
 }
 
 /// How many blocks of how many threads, and their shared memory.

@@ -62,7 +62,7 @@ impl Buffer {
     }
 
     pub fn arg(&self) -> Arg {
-        Arg::Pointer(self.pointer)
+        Arg::Buffer(self.pointer, self.cuda.identity())
     }
 
     pub fn twin(&self, swapped: bool, make: impl FnOnce() -> Self) -> Arc<Self> {

@@ -2,6 +2,7 @@
 
 use cudarc::driver::sys::{self, CUresult};
 use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Sizes are rounded up by at most an eighth, so that similar ones share buffers.
 pub(super) fn size_class(bytes: usize) -> usize {
@@ -22,19 +23,25 @@ impl Pool {
     /// A free buffer of exactly this size class, if there is one. Work on one stream is done in order,
     /// so what earlier work still reads may be handed out for later work to write.
     pub fn take(&mut self, bytes: usize) -> Option<u64> {
+        let pointer = self.free.get_mut(&bytes).and_then(Vec::pop)?;
+        self.count(bytes);
+        Some(pointer)
+    }
+
+    /// New memory was found for a request.
+    pub fn add(&mut self, bytes: usize) {
+        self.allocations += 1;
+        self.count(bytes);
+    }
+
+    fn count(&mut self, bytes: usize) {
         self.live_bytes += bytes;
         self.peak_bytes = self.peak_bytes.max(self.live_bytes);
-        self.free.get_mut(&bytes).and_then(Vec::pop)
     }
 
     pub fn put(&mut self, pointer: u64, bytes: usize) {
         self.live_bytes -= bytes;
         self.free.entry(bytes).or_default().push(pointer);
-    }
-
-    /// Takes back a request that no memory was found for.
-    pub fn cancel(&mut self, bytes: usize) {
-        self.live_bytes -= bytes;
     }
 
     /// All free buffers, to be freed.
@@ -78,9 +85,70 @@ impl Pinned {
     }
 }
 
+/// Things that are lent to one user at a time; where all are lent, another is made.
+pub(super) struct Spare<T>(Mutex<Vec<T>>);
+
+impl<T: Default> Spare<T> {
+    fn lock(&self) -> MutexGuard<'_, Vec<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lends one to `work`. No lock is held meanwhile: where `work` waits for a parallel loop, rayon may have
+    /// this very thread begin another job that comes here, too.
+    ///
+    /// What `work` unwinds out of is not lent again: a copy into it may still be under way.
+    pub fn lend<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let mut item = self.lock().pop().unwrap_or_default();
+        let result = work(&mut item);
+        self.lock().push(item);
+        result
+    }
+
+    /// All that are not lent.
+    pub fn drain(&mut self) -> Vec<T> {
+        std::mem::take(&mut *self.lock())
+    }
+}
+
+impl<T> Default for Spare<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rayon::prelude::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_lent_may_be_used_in_parallel_loops_by_many_threads() {
+        // What downloads do; one lock held over the loops would stop this for ever.
+        let spare = Arc::<Spare<Vec<u8>>>::default();
+        let (done, waiting) = channel();
+        let threads = 8;
+        for thread in 0..threads {
+            let (spare, done) = (spare.clone(), done.clone());
+            std::thread::spawn(move || {
+                for _ in 0..200 {
+                    rayon::scope(|_| {
+                        spare.lend(|memory| {
+                            memory.resize(1 << 16, 0);
+                            memory.par_chunks_mut(1 << 10).for_each(|part| part.fill(thread));
+                            assert!(memory.par_iter().all(|&value| value == thread));
+                        });
+                    });
+                }
+                done.send(()).unwrap();
+            });
+        }
+        for _ in 0..threads {
+            waiting.recv_timeout(Duration::from_secs(60)).expect("all threads come to an end");
+        }
+    }
 
     #[test]
     fn a_size_class_holds_its_size_and_wastes_at_most_an_eighth() {
@@ -96,8 +164,10 @@ mod tests {
     fn a_pool_hands_out_what_came_back() {
         let mut pool = Pool::default();
         assert_eq!(pool.take(512), None);
+        assert_eq!((pool.live_bytes(), pool.peak_bytes, pool.allocations), (0, 0, 0), "nothing was found");
+        pool.add(512);
         pool.put(7, 512);
         assert_eq!((pool.take(1024), pool.take(512)), (None, Some(7)));
-        assert_eq!((pool.live_bytes(), pool.peak_bytes), (1536, 1536));
+        assert_eq!((pool.live_bytes(), pool.peak_bytes, pool.allocations), (512, 512, 1));
     }
 }

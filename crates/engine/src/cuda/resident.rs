@@ -3,6 +3,7 @@
 
 use super::ops::{arg, empty};
 use super::{Arg, Buffer, Cuda, Element, Grid};
+use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// Images of one size on a GPU: values as f32, or annotations as bytes.
@@ -77,8 +78,9 @@ impl ResidentImages {
     }
 
     fn new(cuda: &Cuda, shape: [usize; 4], bytes: &[u8], size: usize, element: &'static str) -> Self {
-        let volume: usize = shape.iter().product();
+        let volume = Shape::from(shape).volume();
         assert_eq!(bytes.len(), volume * size, "values for images of shape {shape:?}");
+        assert!(shape[1] > 0 && shape[2] > 0, "images of shape {shape:?} have no pixels to take");
         let buffer = Buffer::new(cuda, bytes.len().div_ceil(4), Element::F32);
         cuda.upload(bytes, buffer.pointer());
         Self { buffer, shape, element }

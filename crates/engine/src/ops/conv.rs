@@ -11,6 +11,15 @@ use crate::cuda::ops as gpu;
 use crate::tape::Var;
 use crate::tensor::Tensor;
 
+/// What a convolution's result is, which decides how a GPU stores it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Output {
+    /// In the type of the GPU's precision.
+    Activation,
+    /// In f32.
+    Logits,
+}
+
 impl Var {
     /// Convolution.
     ///
@@ -18,20 +27,32 @@ impl Var {
     /// image [batch, height, width, inputs], weight [k, k, inputs, outputs] with k 1 or 3, bias
     /// [outputs] → [batch, height, width, outputs]
     pub fn conv2d(&self, weight: &Self, bias: Option<&Self>) -> Self {
-        self.convolve(weight, bias, None, false)
+        self.convolve(weight, bias, None, false, Output::Activation)
+    }
+
+    /// As [`conv2d`](Self::conv2d), the result in f32 whatever a GPU's precision: for logits.
+    pub fn conv2d_logits(&self, weight: &Self, bias: Option<&Self>) -> Self {
+        self.convolve(weight, bias, None, false, Output::Logits)
     }
 
     /// `relu(conv2d)` in one sweep.
     pub fn conv2d_relu(&self, weight: &Self, bias: Option<&Self>) -> Self {
-        self.convolve(weight, bias, None, true)
+        self.convolve(weight, bias, None, true, Output::Activation)
     }
 
     /// `relu(conv2d + residual)` in one sweep; the residual has the output's shape.
     pub fn conv2d_add_relu(&self, weight: &Self, bias: Option<&Self>, residual: &Self) -> Self {
-        self.convolve(weight, bias, Some(residual), true)
+        self.convolve(weight, bias, Some(residual), true, Output::Activation)
     }
 
-    fn convolve(&self, weight: &Self, bias: Option<&Self>, residual: Option<&Self>, relu: bool) -> Self {
+    fn convolve(
+        &self,
+        weight: &Self,
+        bias: Option<&Self>,
+        residual: Option<&Self>,
+        relu: bool,
+        output: Output,
+    ) -> Self {
         let [batch, height, width, inputs] = self.shape().image("conv2d");
         let [kernel, across, weight_inputs, outputs] = weight.shape().image("conv2d's weight");
         assert!(
@@ -58,7 +79,7 @@ impl Var {
         }
         if self.tensor().on_gpu().is_some() {
             let shape = gpu::conv::ConvShape { batch, height, width, inputs, outputs, kernel };
-            return gpu::conv::convolve(self, weight, bias, residual, relu, shape);
+            return gpu::conv::convolve(self, weight, bias, residual, relu, output, shape);
         }
         let shape = ConvShape { batch, height, width, inputs, outputs, kernel };
         let isa = self.tensor().isa();

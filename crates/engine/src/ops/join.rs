@@ -38,10 +38,11 @@ impl Var {
                 channels
             })
             .collect();
+        let total = counts.iter().try_fold(0usize, |total, &count| total.checked_add(count));
+        let total = total.unwrap_or_else(|| panic!("concat_channels: {counts:?} channels are too many"));
         if images[0].tensor().on_gpu().is_some() {
-            return gpu::join::concat(images, counts, [batch, height, width]);
+            return gpu::join::concat(images, counts, [batch, height, width, total]);
         }
-        let total: usize = counts.iter().sum();
         let isa = images[0].tensor().isa();
         let out = images[0].tensor().filled([batch, height, width, total], |out| {
             let parts: Vec<(&[f32], usize)> =

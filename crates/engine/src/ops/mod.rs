@@ -2,7 +2,7 @@
 //! shapes, computing forwards at once and recording how to go back.
 
 mod bias;
-mod conv;
+pub(crate) mod conv;
 mod elementwise;
 mod join;
 mod linear;

@@ -7,6 +7,9 @@ use crate::tensor::Tensor;
 
 /// `out_n = a_n · b_n` for every n: [batch·m, k] · [batch·k, n] → [batch·m, n].
 fn product(a: &Tensor, b: &Tensor, [batch, m, k, n]: [usize; 4]) -> Tensor {
+    if a.values().is_empty() || b.values().is_empty() {
+        return Tensor::zeros(&a.device(), [batch * m, n]);
+    }
     let isa = a.isa();
     a.filled([batch * m, n], |out| {
         let parts = a.values().chunks_exact(m * k).zip(b.values().chunks_exact(k * n));
@@ -18,6 +21,9 @@ fn product(a: &Tensor, b: &Tensor, [batch, m, k, n]: [usize; 4]) -> Tensor {
 
 /// `out_n = a_n · b_nᵀ` for every n: [batch·m, k] · [batch·n, k] → [batch·m, n].
 fn product_nt(a: &Tensor, b: &Tensor, [batch, m, k, n]: [usize; 4]) -> Tensor {
+    if b.values().is_empty() {
+        return Tensor::zeros(&a.device(), [batch * m, n]);
+    }
     let flipped = b.filled([batch * k, n], |out| {
         for (b, out) in b.values().chunks_exact(n * k).zip(out.chunks_exact_mut(n * k)) {
             matmul::transpose(b, k, out);
@@ -28,6 +34,9 @@ fn product_nt(a: &Tensor, b: &Tensor, [batch, m, k, n]: [usize; 4]) -> Tensor {
 
 /// `out_n = a_nᵀ · b_n` for every n: [batch·k, m] · [batch·k, n] → [batch·m, n].
 fn product_tn(a: &Tensor, b: &Tensor, [batch, m, k, n]: [usize; 4]) -> Tensor {
+    if a.values().is_empty() || b.values().is_empty() {
+        return Tensor::zeros(&a.device(), [batch * m, n]);
+    }
     let isa = a.isa();
     a.filled([batch * m, n], |out| {
         let parts = a.values().chunks_exact(k * m).zip(b.values().chunks_exact(k * n));

@@ -16,7 +16,11 @@ impl Var {
     /// [batch, h, w, channels] → [batch, height, width, channels]
     pub fn resize_bilinear(&self, height: usize, width: usize, corners: Corners) -> Self {
         let [batch, h, w, channels] = self.shape().image("resize_bilinear");
-        assert!(height > 0 && width > 0, "resize_bilinear: {} to {height}x{width}", self.shape());
+        assert!(
+            [h, w, height, width].iter().all(|&size| size > 0),
+            "resize_bilinear: {} to {height}x{width}: no image is without pixels",
+            self.shape()
+        );
         if [h, w] == [height, width] {
             return self.clone();
         }

@@ -51,6 +51,11 @@ impl Conv {
         x.conv2d(&tape.get(self.weight), Some(&tape.get(self.bias)))
     }
 
+    /// As [`forward`](Self::forward), in f32 on every device.
+    pub fn logits(&self, tape: &Tape, x: &Var) -> Var {
+        x.conv2d_logits(&tape.get(self.weight), Some(&tape.get(self.bias)))
+    }
+
     pub fn forward_relu(&self, tape: &Tape, x: &Var) -> Var {
         x.conv2d_relu(&tape.get(self.weight), Some(&tape.get(self.bias)))
     }

@@ -134,13 +134,19 @@ impl Codebook {
         embeddings: &Tensor,
         rule: &Update,
     ) -> Covariance {
-        let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor().clone());
-        let (codes, usage, covariance) = match embeddings.device() {
-            Device::Cuda(_) => self.updated_tensors(codes, usage, responsibilities, embeddings, rule),
-            _ => self.updated(&codes, &usage, responsibilities, embeddings, rule),
-        };
-        parameters.set(self.codes, codes);
-        parameters.set(self.usage, usage);
+        if let Device::Cuda(_) = embeddings.device() {
+            let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor().clone());
+            let (codes, usage, covariance) =
+                self.updated_tensors(codes, usage, responsibilities, embeddings, rule);
+            parameters.set(self.codes, codes);
+            parameters.set(self.usage, usage);
+            return covariance;
+        }
+        let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor());
+        let (codes, usage, covariance) = self.updated(codes, usage, responsibilities, embeddings, rule);
+        // In their place: a step whose parameters have moved must not fail for want of memory.
+        parameters.modify(self.codes, |values| values.copy_from_slice(&codes));
+        parameters.modify(self.usage, |values| values.copy_from_slice(&usage));
         covariance
     }
 
@@ -152,14 +158,13 @@ impl Codebook {
         responsibilities: &[f32],
         embeddings: &Tensor,
         rule: &Update,
-    ) -> (Tensor, Tensor, Covariance) {
-        let [mut new_codes, mut new_usage] = [codes, usage].map(Tensor::to_vec);
+    ) -> (Vec<f32>, Vec<f32>, Covariance) {
+        let [mut codes, mut usage] = [codes, usage].map(Tensor::to_vec);
         if let Some(decay) = rule.decay {
-            self.follow(&mut new_codes, &mut new_usage, responsibilities, &embeddings.to_vec(), decay);
+            self.follow(&mut codes, &mut usage, responsibilities, &embeddings.to_vec(), decay);
         }
-        let covariance = self.separate(&mut new_codes, &new_usage, rule.threshold, rule.step);
-        let tensor = |like: &Tensor, values: &[f32]| Tensor::from_slice(&like.device(), like.shape(), values);
-        (tensor(codes, &new_codes), tensor(usage, &new_usage), covariance)
+        let covariance = self.separate(&mut codes, &usage, rule.threshold, rule.step);
+        (codes, usage, covariance)
     }
 
     /// The same where the tensors are.

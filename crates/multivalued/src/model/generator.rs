@@ -119,7 +119,7 @@ impl Generator {
         for hidden in &self.hidden {
             x = hidden.forward_relu(tape, &x);
         }
-        self.output.forward(tape, &x)
+        self.output.logits(tape, &x)
     }
 
     /// Up-sampling aims at the skip's own size, so that any image size works.

@@ -18,6 +18,7 @@ pub(crate) use pair_encoder::PairEncoder;
 pub use simplex_etf::simplex_etf;
 
 use crate::Result;
+use crate::error::caught;
 use crate::recipe::{ModelRecipe, Recipe, Space};
 use classifier::Classifier;
 use multivalued_engine::{Device, ParameterId, Parameters, Tape, Tensor, Var};
@@ -99,23 +100,31 @@ impl Model {
         &self.parameters
     }
 
+    /// How many codes take part.
+    pub fn active_code_count(&self) -> Result<usize> {
+        caught(|| Ok(self.active_codes().len()))
+    }
+
     /// The codes that take part, by index.
-    pub fn active_codes(&self) -> Vec<usize> {
+    pub(crate) fn active_codes(&self) -> Vec<usize> {
         let tensor = self.parameters.get(self.active).tensor();
-        let mut known = self.known_active.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*known {
-            Some((read, codes)) if read.shares_values(tensor) => codes.clone(),
-            _ => {
-                let active = tensor.to_vec();
-                let codes: Vec<usize> = (0..active.len()).filter(|&j| active[j] > 0.5).collect();
-                *known = Some((tensor.clone(), codes.clone()));
-                codes
-            }
+        let known = || self.known_active.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read, codes)) = &*known()
+            && read.shares_values(tensor)
+        {
+            return codes.clone();
         }
+        // Without the lock: reading may wait in a parallel loop, whose other jobs come here, too.
+        let active = tensor.to_vec();
+        let codes: Vec<usize> = (0..active.len()).filter(|&j| active[j] > 0.5).collect();
+        *known() = Some((tensor.clone(), codes.clone()));
+        codes
     }
 
     /// Puts all codes but these into reserve.
     pub(crate) fn set_active(&mut self, codes: &[usize]) {
+        // Nobody else holds the tensor then, and it is changed in its place.
+        *self.known_active.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
         self.parameters.modify(self.active, |active| {
             active.fill(0.0);
             codes.iter().for_each(|&j| active[j] = 1.0);

@@ -32,9 +32,11 @@ impl Batches {
             Device::Cuda(cuda) if !self.set.is_resident() => cuda,
             _ => return self.set.batch(step, device),
         };
-        let sent = match self.ahead.take() {
-            Some((prepared, job)) if prepared == step => {
-                job.join().unwrap_or_else(|panic| resume_unwind(panic))?
+        // What was prepared for another step, before an error, is of no use; but its copy must be at its end.
+        let ahead = self.ahead.take().map(|(prepared, job)| (prepared, job.join()));
+        let sent = match ahead {
+            Some((prepared, sent)) if prepared == step => {
+                sent.unwrap_or_else(|panic| resume_unwind(panic))?
             }
             _ => self.set.host_batch(step)?.send(Stage::new(cuda)),
         };

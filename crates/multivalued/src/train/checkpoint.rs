@@ -14,6 +14,7 @@
 //! step's number is all the random state there is.
 
 use super::{Census, EpochSums, Trainer};
+use crate::error::caught;
 use crate::network::Network;
 use crate::recipe::Recipe;
 use crate::{Error, Predictor, Result};
@@ -209,6 +210,10 @@ impl Loaded {
 impl Trainer {
     /// Saves the whole state as `folder`. `data` is the hash of the training data.
     pub fn save(&mut self, folder: &Path, data: &str) -> Result<()> {
+        caught(|| self.save_state(folder, data))
+    }
+
+    fn save_state(&mut self, folder: &Path, data: &str) -> Result<()> {
         let training = TrainingState {
             step: self.step,
             seconds: self.seconds(),
@@ -234,12 +239,24 @@ impl Trainer {
 
     /// Saves what prediction needs as `folder`: the averaged weights.
     pub fn save_for_prediction(&mut self, folder: &Path) -> Result<()> {
-        let model = self.with_averaged_weights(|network| network.parameters().to_safetensors(HashMap::new()));
+        let model = caught(|| {
+            Ok(self.with_averaged_weights(|network| network.parameters().to_safetensors(HashMap::new())))
+        })?;
         write(folder, &[("model.safetensors", model)], &self.recipe, None)
     }
 
     /// Goes on from a checkpoint, exactly where it was saved. The cases must be those it was trained on.
     pub fn resume(
+        folder: &Path,
+        train: Vec<Case>,
+        validation: Vec<Case>,
+        data: &str,
+        device: &Device,
+    ) -> Result<Self> {
+        caught(|| Self::resume_from(folder, train, validation, data, device))
+    }
+
+    fn resume_from(
         folder: &Path,
         train: Vec<Case>,
         validation: Vec<Case>,
@@ -305,6 +322,10 @@ impl Predictor {
     /// A predictor from a checkpoint folder, `best` or `last`; [`Predictor::open_shipped`] reads a model that
     /// was handed on.
     pub fn open(folder: &Path, device: &Device) -> Result<Self> {
+        caught(|| Self::open_checkpoint(folder, device))
+    }
+
+    fn open_checkpoint(folder: &Path, device: &Device) -> Result<Self> {
         let loaded = Loaded::read(folder)?;
         let recipe = &loaded.state.recipe;
         recipe.validate()?;

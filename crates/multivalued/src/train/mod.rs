@@ -6,6 +6,8 @@ pub mod checkpoint;
 #[cfg(test)]
 mod divergence;
 #[cfg(test)]
+mod failure;
+#[cfg(test)]
 mod invariants;
 mod log;
 #[cfg(test)]
@@ -18,6 +20,7 @@ pub use step::LossTerms;
 pub(crate) use step::{StepResult, step};
 
 use crate::batch::TrainingSet;
+use crate::error::caught;
 use crate::model::mean_inner_product;
 use crate::network::Network;
 use crate::predict::predict_cases;
@@ -29,7 +32,8 @@ use log::EpochSums;
 use multivalued_data::Case;
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::report::Report;
-use multivalued_engine::{Adam, AdamOptions, Device, Group, Tensor, catching};
+use multivalued_engine::{Adam, AdamOptions, Device, Group, Tensor};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Steps in a row whose loss may fail to be finite before training stops.
@@ -43,7 +47,7 @@ pub struct Trainer {
     /// Averaged values of the trained parameters, by parameter; none where the recipe wants none.
     average: Vec<Option<Tensor>>,
     batches: Batches,
-    validation: Vec<Case>,
+    validation: Arc<Vec<Case>>,
     step: u64,
     /// Training time before the last resumption, and when this part began.
     seconds_before: f64,
@@ -76,6 +80,10 @@ pub struct StepLog {
 impl Trainer {
     /// A training at its start. The recipe is validated first.
     pub fn new(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
+        caught(|| Self::begin(recipe, train, validation, device))
+    }
+
+    fn begin(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
         recipe.validate()?;
         let set = TrainingSet::new(train, recipe, device)?;
         let (epochs, warmup) = (recipe.train.epochs, recipe.train.warmup_steps);
@@ -113,7 +121,7 @@ impl Trainer {
             adam,
             average,
             batches: Batches::new(set),
-            validation,
+            validation: Arc::new(validation),
             step: 0,
             seconds_before: 0.0,
             started: Instant::now(),
@@ -177,16 +185,18 @@ impl Trainer {
         patience > 0 && self.validations_since_best >= patience
     }
 
-    /// One step. A loss that is not finite changes nothing but is counted; three in a row are an error.
+    /// One step. A loss that is not finite changes nothing but is counted; three in a row are an error. Where
+    /// there is too little memory for it, the training is as it was before.
     pub fn step(&mut self) -> Result<StepLog> {
+        caught(|| self.take_step())
+    }
+
+    fn take_step(&mut self) -> Result<StepLog> {
         let progress = self.progress();
         let Self { network, adam, recipe, step, batches, .. } = self;
-        let (batch, result) = catching(|| {
-            let batch = batches.take(*step, network.device())?;
-            // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
-            let result = rayon::scope(|_| network.step(adam, recipe, &batch, *step, progress));
-            Ok::<_, Error>((batch, result))
-        })??;
+        let batch = batches.take(*step, network.device())?;
+        // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
+        let result = rayon::scope(|_| network.step(adam, recipe, &batch, *step, progress));
         self.step += 1;
         if result.moved {
             self.failures_in_a_row = 0;
@@ -218,15 +228,23 @@ impl Trainer {
         let pairs = self.average.iter_mut().zip(self.network.parameters().iter());
         let pairs =
             pairs.filter_map(|(average, parameter)| average.as_mut().map(|a| (a, parameter.tensor())));
-        Tensor::lerp_all(pairs.collect(), 1.0 - decay);
+        // What has not moved yet is its own average; to separate the two would take memory.
+        let moved = pairs.filter(|(average, weights)| !average.shares_values(weights));
+        Tensor::lerp_all(moved.collect(), 1.0 - decay);
     }
 
-    /// Runs `work` on the networks with their averaged weights.
+    /// Runs `work` on the networks with their averaged weights. However it ends, the trained weights are back
+    /// afterwards.
     pub fn with_averaged_weights<T>(&mut self, work: impl FnOnce(&Network) -> T) -> T {
+        struct Averaged<'a>(&'a mut Trainer);
+        impl Drop for Averaged<'_> {
+            fn drop(&mut self) {
+                self.0.swap_weights();
+            }
+        }
         self.swap_weights();
-        let result = work(&self.network);
-        self.swap_weights();
-        result
+        let averaged = Averaged(self);
+        work(&averaged.0.network)
     }
 
     fn swap_weights(&mut self) {
@@ -255,30 +273,33 @@ impl Trainer {
 
     /// Closes an epoch: validates where it is due, and sums up.
     pub fn end_epoch(&mut self) -> Result<EpochLog> {
+        caught(|| self.close_epoch())
+    }
+
+    fn close_epoch(&mut self) -> Result<EpochLog> {
         let progress = self.progress();
         let epoch = self.step.div_ceil(self.steps_per_epoch());
         let due = epoch.is_multiple_of(self.recipe.train.validate_every) || self.is_finished();
-        let validation = if due && !self.validation.is_empty() { Some(self.validate()?) } else { None };
         let codes = self.network.model().map(|model| {
             let codes = model.codebook.codes_of(&model.parameters);
             let inner = mean_inner_product(&codes, model.recipe.code_dim, &self.sums.used_codes());
             self.sums.code_use(inner, model.active_codes().len())
         });
         let rate = schedule::learning_rate(&self.recipe.train, self.step, progress);
+        // Last, since a validation may be the best so far, and an error must not come after that.
+        let validation = if due && !self.validation.is_empty() { Some(self.validate()?) } else { None };
         Ok(self.sums.close(epoch, self.step, progress, rate, codes, self.seconds(), validation))
     }
 
     /// The validation cases' report, by the averaged weights. One view of each: epochs are compared with each
     /// other, and more views would take longer than the training of small data sets.
     fn validation_report(&mut self) -> Result<Report> {
-        let cases = std::mem::take(&mut self.validation);
+        let cases = self.validation.clone();
         let mut recipe = self.recipe.clone();
         recipe.predict.views = 1;
-        let predictions = self.with_averaged_weights(|network| predict_cases(network, &recipe, &cases));
+        let predictions = self.with_averaged_weights(|network| predict_cases(network, &recipe, &cases))?;
         let settings = Settings { resamples: 1, ..Settings::new("validation") };
-        let report = evaluate(&cases, &predictions, &settings);
-        self.validation = cases;
-        Ok(report?)
+        Ok(evaluate(&cases, &predictions, &settings)?)
     }
 
     fn validate(&mut self) -> Result<Validation> {

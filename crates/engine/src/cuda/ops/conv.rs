@@ -2,7 +2,9 @@
 
 use super::reduce::{Masked, mask_and_sum};
 use super::{arg, buffer, converted, element, empty, optional, sum_parts};
-use crate::cuda::{Arg, Buffer, Cuda, Element, Grid};
+use crate::cuda::{Arg, Buffer, Cuda, Element, Grid, Precision};
+use crate::ops::conv::Output;
+use crate::shape::Shape;
 use crate::tape::Var;
 use crate::tensor::Tensor;
 use std::sync::Arc;
@@ -14,13 +16,15 @@ struct Limits {
     halo: usize,
 }
 
-const TILE: Limits = Limits { tile: 128, halo: 256 };
+/// The kernels could take a halo of 256. This one only makes tiles smaller that are at most three pixels high or
+/// wide, and lets bf16 fit GPUs that give a block 99 KiB of shared memory.
+const TILE: Limits = Limits { tile: 128, halo: 216 };
 /// Of the kernel for few channels.
 const WIDE_TILE: Limits = Limits { tile: 256, halo: 330 };
+/// The kernels number pixels by 32 bits.
+const MOST_PIXELS: usize = i32::MAX as usize;
 /// Bytes of a row of the convolution's tiles in shared memory.
 const ROW: usize = 80;
-/// Outputs of at most so many channels are logits, which stay f32.
-const LOGITS: usize = 4;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConvShape {
@@ -72,8 +76,40 @@ impl ConvShape {
 
     fn tiling_arg(self, t: Tiling) -> Arg {
         let sizes = [self.batch, self.height, self.width, t.tile[0], t.tile[1], t.tiles[0], t.tiles[1]];
-        Arg::Ints(sizes.map(|size| size as i32))
+        Arg::sizes(sizes)
     }
+}
+
+/// Chunks of 64 bytes of channels that the kernel for few channels takes at most.
+const NARROW_CHUNKS: usize = 2;
+
+/// Bytes of shared memory: all weights of 32 outputs, and two tiles with their neighbours.
+fn narrow_shared(chunks: usize, taps: usize, halo: usize) -> usize {
+    (chunks * taps * 32 + 2 * halo) * ROW
+}
+
+/// Of the kernel for many channels: tiles and weights of the present and the next step, then the results.
+fn conv_shared(chunks: usize, taps: usize, halo: usize, block: usize) -> usize {
+    let together = if taps == 9 { 3 } else { 1 };
+    let copies = (chunks.min(2) * halo + 2 * together * block) * ROW;
+    copies.max(TILE.tile * (block + 8) * 4)
+}
+
+/// Of the weight gradient's: tiles of both operands, for the present and the next step.
+fn weight_shared(halo: usize, [m, n]: [usize; 2], element: Element) -> usize {
+    let size = element.size();
+    let padding = if size == 2 { 16 } else { 32 };
+    2 * (halo * (m * size + padding) + TILE.tile * (n * size + padding))
+}
+
+/// The most shared memory that any of these kernels asks for in a precision.
+pub(in crate::cuda) fn most_shared(precision: Precision) -> usize {
+    let largest = [
+        narrow_shared(NARROW_CHUNKS, 9, WIDE_TILE.halo),
+        conv_shared(2, 9, TILE.halo, 128),
+        weight_shared(TILE.halo, [64, 64], precision.activation()),
+    ];
+    largest.into_iter().max().unwrap_or_default()
 }
 
 /// What happens to a convolution's sums before they are written.
@@ -95,10 +131,10 @@ fn run(shape: ConvShape, x: &Tensor, weight: &Buffer, epilogue: &Epilogue, flip:
     let block = [128, 64].into_iter().find(fills).unwrap_or(32);
     let chunks = (shape.inputs * element(x).size()).div_ceil(64);
     let (kernel, tiling, grid);
-    if block == 32 && chunks <= 2 {
+    if block == 32 && chunks <= NARROW_CHUNKS {
         tiling = shape.tiling(WIDE_TILE);
         kernel = format!("conv_narrow<{precision}, {taps}>");
-        let shared = (chunks * taps * 32 + 2 * shape.halo(tiling)) * ROW;
+        let shared = narrow_shared(chunks, taps, shape.halo(tiling));
         let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
         let columns = shape.outputs.div_ceil(32);
         // As many blocks as can be at work at once, by their shared memory and their registers.
@@ -108,12 +144,10 @@ fn run(shape: ConvShape, x: &Tensor, weight: &Buffer, epilogue: &Epilogue, flip:
     } else {
         tiling = shape.tiling(TILE);
         kernel = format!("conv<{precision}, {taps}, {block}>");
-        let together = if shape.kernel == 3 { 3 } else { 1 };
-        let copies = (chunks.min(2) * shape.halo(tiling) + 2 * together * block) * ROW;
-        let staged = TILE.tile * (block + 8) * 4;
+        let shared = conv_shared(chunks, taps, shape.halo(tiling), block);
         let [down, across] = tiling.tiles;
         let blocks = Grid::blocks(shape.batch * down * across, shape.outputs.div_ceil(block), 1);
-        grid = Grid { shared: copies.max(staged), ..blocks };
+        grid = Grid { shared, ..blocks };
     }
     let args = [
         arg(x),
@@ -148,9 +182,7 @@ fn weight_gradient(
         (64.., 64..) => [64, 64],
         _ => [32, 32],
     };
-    let size = element(x).size();
-    let padding = if size == 2 { 16 } else { 32 };
-    let stage = shape.halo(tiling) * (m * size + padding) + TILE.tile * (n * size + padding);
+    let shared = weight_shared(shape.halo(tiling), [m, n], element(x));
     let warps_k = 8 / (m / 16 * 2);
     let blocks = inputs.div_ceil(m) * outputs.div_ceil(n);
     let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
@@ -160,7 +192,7 @@ fn weight_gradient(
     let partial = empty(cuda, [parts, taps * inputs * outputs], Element::F32);
     let bias_partial = bias.then(|| empty(cuda, [parts, outputs], Element::F32));
     let kernel = format!("conv_weight<{}, {taps}, {m}, {n}>", cuda.precision().name());
-    let grid = Grid { shared: 2 * stage, ..Grid::blocks(splits, inputs.div_ceil(m), outputs.div_ceil(n)) };
+    let grid = Grid { shared, ..Grid::blocks(splits, inputs.div_ceil(m), outputs.div_ceil(n)) };
     let args = [
         arg(x),
         arg(dy),
@@ -203,13 +235,19 @@ pub(crate) fn convolve(
     bias: Option<&Var>,
     residual: Option<&Var>,
     relu: bool,
+    output: Output,
     shape: ConvShape,
 ) -> Var {
+    let pixels = Shape::from([shape.batch, shape.height, shape.width]).volume();
+    assert!(pixels <= MOST_PIXELS, "conv2d: {pixels} pixels at once, a GPU takes {MOST_PIXELS}: {shape:?}");
     let cuda = buffer(x.tensor()).cuda().clone();
     let activation = cuda.precision().activation();
     let given = element(x.tensor());
     let image = converted(x.tensor(), activation);
-    let out_element = if shape.outputs <= LOGITS { Element::F32 } else { activation };
+    let out_element = match output {
+        Output::Activation => activation,
+        Output::Logits => Element::F32,
+    };
     let out = empty(&cuda, [shape.batch, shape.height, shape.width, shape.outputs], out_element);
     let added = residual.map(|residual| converted(residual.tensor(), activation));
     let epilogue = Epilogue { bias: bias.map(Var::tensor), residual: added.as_ref(), relu, mask: None };

@@ -16,11 +16,12 @@ fn copy(from: &Tensor, from_at: usize, to: &Tensor, to_at: usize, count: usize) 
     buffer(from).cuda().launch(&kernel, Grid::over(pixels * count / v), &args);
 }
 
-pub(crate) fn concat(images: &[&Var], counts: Vec<usize>, [batch, height, width]: [usize; 3]) -> Var {
+pub(crate) fn concat(images: &[&Var], counts: Vec<usize>, shape: [usize; 4]) -> Var {
     let cuda = buffer(images[0].tensor()).cuda();
     let same = images.iter().all(|image| element(image.tensor()) == element(images[0].tensor()));
     let common = if same { element(images[0].tensor()) } else { Element::F32 };
-    let out = empty(cuda, [batch, height, width, counts.iter().sum()], common);
+    let [batch, height, width, _] = shape;
+    let out = empty(cuda, shape, common);
     let mut at = 0;
     for (image, &count) in images.iter().zip(&counts) {
         copy(&converted(image.tensor(), common), 0, &out, at, count);
@@ -41,7 +42,8 @@ pub(crate) fn concat(images: &[&Var], counts: Vec<usize>, [batch, height, width]
 }
 
 fn upload_indices(cuda: &Cuda, indices: &[usize]) -> Buffer {
-    let indices: Vec<u32> = indices.iter().map(|&index| index as u32).collect();
+    let indices: Vec<u32> =
+        indices.iter().map(|&index| u32::try_from(index).expect("a row below 2³²")).collect();
     let buffer = Buffer::new(cuda, indices.len().max(1), Element::F32);
     cuda.upload(bytemuck::cast_slice(&indices), buffer.pointer());
     buffer

@@ -18,11 +18,11 @@ pub(crate) mod resize;
 
 use super::{Arg, Buffer, Cuda, Element, Grid};
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::{OTHER_DEVICE, Tensor};
 
 /// The buffer of a tensor that is on the GPU as the operation's other operands are.
 pub(crate) fn buffer(tensor: &Tensor) -> &Buffer {
-    tensor.on_gpu().unwrap_or_else(|| panic!("operands of one operation are on different devices"))
+    tensor.on_gpu().unwrap_or_else(|| panic!("{OTHER_DEVICE}"))
 }
 
 pub(super) fn arg(tensor: &Tensor) -> Arg {

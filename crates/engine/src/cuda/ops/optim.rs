@@ -3,7 +3,7 @@
 use super::elementwise::fill;
 use super::{arg, buffer, empty, optional, wide};
 use crate::cuda::{Arg, Buffer, Cuda, Element, Grid};
-use crate::tensor::Tensor;
+use crate::tensor::{OTHER_DEVICE, Tensor};
 
 /// Values that one block updates; the kernel's `PIECE`.
 const PIECE: usize = 16384;
@@ -47,6 +47,12 @@ fn upload(cuda: &Cuda, bytes: &[u8]) -> Buffer {
     held
 }
 
+/// The address of a buffer that must be of this device.
+fn on(cuda: &Cuda, buffer: &Buffer) -> u64 {
+    assert_eq!(buffer.cuda().identity(), cuda.identity(), "{OTHER_DEVICE}");
+    buffer.pointer()
+}
+
 /// The table of some parameters and the pieces of it that blocks work on, both on the GPU.
 struct Work {
     table: Buffer,
@@ -87,8 +93,8 @@ pub(crate) fn adam(cuda: &Cuda, updates: Vec<Update>, step: &Step, loss: Option<
     let mut table = Vec::with_capacity(updates.len());
     for Update { value, moments: [m, v], gradient, rate, decay } in updates {
         let (gradient, count) = (wide(gradient), value.shape().volume() as i64);
-        let [value, m, v] = [value, m, v].map(|tensor| tensor.gpu_mut().pointer());
-        table.push(Trained { value, m, v, gradient: buffer(&gradient).pointer(), count, rate, decay });
+        let [value, m, v] = [value, m, v].map(|tensor| on(cuda, tensor.gpu_mut()));
+        table.push(Trained { value, m, v, gradient: on(cuda, buffer(&gradient)), count, rate, decay });
         gradients.push(gradient);
     }
     let work = Work::new(cuda, &table);
@@ -109,10 +115,9 @@ pub(crate) fn lerp(pairs: Vec<(&mut Tensor, &Tensor)>, share: f32) {
     let mut table = Vec::with_capacity(pairs.len());
     let mut cuda = None;
     for (a, b) in pairs {
-        let (count, gradient) = (a.shape().volume() as i64, buffer(b).pointer());
-        let held = a.gpu_mut();
-        let value = held.pointer();
-        cuda.get_or_insert_with(|| held.cuda().clone());
+        let (count, held) = (a.shape().volume() as i64, a.gpu_mut());
+        let cuda = cuda.get_or_insert_with(|| held.cuda().clone());
+        let (value, gradient) = (on(cuda, held), on(cuda, buffer(b)));
         table.push(Trained { value, m: 0, v: 0, gradient, count, rate: 0.0, decay: 0.0 });
     }
     let Some(cuda) = cuda else { return };

@@ -55,7 +55,7 @@ fn tensor_operations_do_the_same() {
             );
             assert!((by.2.loss - tensors.2.loss).abs() < 1e-5, "{:?} {:?}", by.2, tensors.2);
             for (a, b) in [(by.0, tensors.0), (by.1, tensors.1)] {
-                for (a, b) in a.to_vec().iter().zip(b.to_vec()) {
+                for (a, b) in a.iter().zip(b.to_vec()) {
                     assert!((a - b).abs() < 1e-5, "{lookup:?}, {decay:?}: {a}, not {b}");
                 }
             }
