@@ -12,6 +12,7 @@
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
+//! | [`memory`] | how much memory may be taken now |
 //! | [`draw`] | random numbers that depend on a seed and a name alone |
 
 pub mod augment;
@@ -25,6 +26,7 @@ pub mod fingerprint;
 mod image;
 pub mod import;
 mod mask;
+pub mod memory;
 pub mod metric;
 pub mod normalise;
 mod replace;
