@@ -5,6 +5,7 @@
 //! | what | what it is for |
 //! |---|---|
 //! | [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Mode`], [`Hypothesis`], [`Prediction`] | the nouns |
+//! | [`CompactMask`] | a mask in few bytes |
 //! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ and NIfTI; writing masks in the input's geometry |
 //! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
 //! | [`normalise`], [`augment`] | what training does to a case before the network sees it |
@@ -17,6 +18,7 @@
 
 pub mod augment;
 mod case;
+mod compact;
 pub mod dataset;
 pub mod draw;
 mod error;
@@ -34,6 +36,7 @@ pub mod report;
 pub mod synthetic;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};
+pub use compact::CompactMask;
 pub use error::{Error, Result};
 pub use image::{Geometry, Image};
 pub use mask::Mask;
