@@ -21,8 +21,9 @@ enum Kind {
 }
 
 impl Network {
-    /// Networks at their start. The recipe must be valid.
+    /// Networks at their start. The recipe must be valid. An error where there is no memory for them.
     pub fn new(recipe: &Recipe, device: &Device) -> Result<Self> {
+        recipe.check_weights()?;
         Ok(Self(match recipe.method.kind {
             MethodKind::Multivalued => Kind::Multivalued(Box::new(Model::new(recipe, device)?)),
             MethodKind::ProbabilisticUnet => {

@@ -75,6 +75,10 @@ impl Trainer {
     /// A training at its start. The recipe is validated first.
     pub fn new(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
         recipe.validate()?;
+        if let (Device::Cpu(_), Some(first)) = (device, train.first()) {
+            let size = recipe.augment.crop.unwrap_or([first.image.width(), first.image.height()]);
+            recipe.check_training(train.len(), size)?;
+        }
         let set = TrainingSet::new(train, recipe, device)?;
         let network = Network::new(recipe, device)?;
         let options = AdamOptions {
