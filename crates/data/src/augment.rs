@@ -45,6 +45,25 @@ pub struct Augmentation {
     pub noise: f32,
 }
 
+/// A key's name, its value and the largest one allowed; the least is 0.
+type Range = (&'static str, fn(&Augmentation) -> f32, f32);
+
+/// The range of every number but the crop.
+pub const RANGES: &[Range] = &[
+    ("flip_horizontal", |a| a.flip_horizontal, 1.0),
+    ("flip_vertical", |a| a.flip_vertical, 1.0),
+    ("flip_diagonal", |a| a.flip_diagonal, 1.0),
+    ("rotation", |a| a.rotation, 180.0),
+    ("scale", |a| a.scale, 4.0),
+    ("distortion", |a| a.distortion, 0.4),
+    ("gain", |a| a.gain, 1.0),
+    ("offset", |a| a.offset, 1.0),
+    ("noise", |a| a.noise, 1.0),
+];
+
+/// The largest width or height of a crop: no image that is read has a longer side.
+pub const MOST_CROP: usize = 16_384;
+
 impl Augmentation {
     /// Whether samples are only flipped and turned by quarters, which moves pixels and changes none.
     pub fn only_turns(&self) -> bool {
@@ -60,27 +79,17 @@ impl Augmentation {
 
     /// Refuses values that mean nothing.
     pub fn validate(&self) -> Result<()> {
-        let bounds = [
-            ("flip_horizontal", self.flip_horizontal, 1.0),
-            ("flip_vertical", self.flip_vertical, 1.0),
-            ("flip_diagonal", self.flip_diagonal, 1.0),
-            ("rotation", self.rotation, 180.0),
-            ("scale", self.scale, 4.0),
-            ("distortion", self.distortion, 0.4),
-            ("gain", self.gain, 1.0),
-            ("offset", self.offset, 1.0),
-            ("noise", self.noise, 1.0),
-        ];
-        for (name, value, most) in bounds {
-            if !(0.0..=most).contains(&value) {
+        for (name, value, most) in RANGES {
+            let value = value(self);
+            if !(0.0..=*most).contains(&value) {
                 return Err(Error::mismatch(
                     format!("augment.{name}"),
                     format!("{value} is outside 0 to {most}"),
                 ));
             }
         }
-        if self.crop.is_some_and(|[width, height]| width == 0 || height == 0) {
-            return Err(Error::mismatch("augment.crop", "width and height must be positive"));
+        if let Some(side) = self.crop.iter().flatten().find(|side| !(1..=MOST_CROP).contains(*side)) {
+            return Err(Error::mismatch("augment.crop", format!("{side} is outside 1 to {MOST_CROP}")));
         }
         Ok(())
     }

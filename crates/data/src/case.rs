@@ -38,6 +38,16 @@ pub struct Case {
     pub truth: Option<Vec<Mode>>,
 }
 
+impl Case {
+    /// Bytes of its pixels: those of the image, of all annotations and of the truth.
+    pub fn bytes(&self) -> u64 {
+        let annotations = self.annotations.iter().map(|annotation| &annotation.mask);
+        let masks = annotations.chain(self.truth.iter().flatten().map(|mode| &mode.mask));
+        let words: usize = masks.map(|mask| mask.words().len()).sum();
+        (size_of_val(self.image.pixels()) + words * size_of::<u64>()) as u64
+    }
+}
+
 /// One predicted output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hypothesis {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::memory::in_words;
+
 /// What went wrong, where, and (inside `reason`) what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,6 +31,21 @@ pub enum Error {
         what: String,
         /// Both values and the rule.
         reason: String,
+    },
+    /// Something needs more memory than there is.
+    #[error(
+        "{}: needs {} of memory, and {} are free; give this process more, or make it smaller",
+        what.display(),
+        in_words(*needed),
+        in_words(*available)
+    )]
+    Memory {
+        /// The file, or the recipe's key.
+        what: PathBuf,
+        /// Bytes that it needs.
+        needed: u64,
+        /// Bytes that may be taken.
+        available: u64,
     },
     /// The operating system refused.
     #[error("{}: {source}", path.display())]

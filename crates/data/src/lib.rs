@@ -5,6 +5,7 @@
 //! | what | what it is for |
 //! |---|---|
 //! | [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Mode`], [`Hypothesis`], [`Prediction`] | the nouns |
+//! | [`CompactMask`] | a mask in few bytes |
 //! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ and NIfTI; writing masks in the input's geometry |
 //! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
 //! | [`normalise`], [`augment`] | what training does to a case before the network sees it |
@@ -12,10 +13,12 @@
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
+//! | [`memory`] | how much memory may be taken now |
 //! | [`draw`] | random numbers that depend on a seed and a name alone |
 
 pub mod augment;
 mod case;
+mod compact;
 pub mod dataset;
 pub mod draw;
 mod error;
@@ -25,6 +28,7 @@ pub mod fingerprint;
 mod image;
 pub mod import;
 mod mask;
+pub mod memory;
 pub mod metric;
 pub mod normalise;
 mod replace;
@@ -33,6 +37,7 @@ mod resample;
 pub mod synthetic;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};
+pub use compact::CompactMask;
 pub use error::{Error, Result};
 pub use image::{Geometry, Image};
 pub use mask::Mask;

@@ -4,6 +4,7 @@ use crate::recipe::DataRecipe;
 use crate::{Error, Result};
 use multivalued_data::Case;
 use multivalued_data::dataset::{Dataset, Options, Roster, Split};
+use multivalued_data::memory::claim;
 use multivalued_data::synthetic::Task;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -47,6 +48,13 @@ impl Splits {
             .parse()
             .map_err(|error: multivalued_data::Error| Error::recipe("data.task", error.to_string()))?;
         let task = Task::new(name, recipe.size, recipe.seed)?;
+        // Each count is bounded, and their images are all of one size.
+        let count = recipe.train_count + recipe.validation_count + recipe.test_count;
+        let what = format!(
+            "data.train_count ({count} cases of {0}x{0} with data.validation_count and data.test_count)",
+            recipe.size
+        );
+        drop(claim(Path::new(&what), task.case(TRAIN, 0).bytes().saturating_mul(count as u64))?);
         let mut cases = task.generate(TRAIN, recipe.train_count);
         cases.extend(task.generate(VALIDATION, recipe.validation_count));
         cases.extend(task.generate(TEST, recipe.test_count));

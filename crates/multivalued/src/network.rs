@@ -22,8 +22,9 @@ enum Kind {
 }
 
 impl Network {
-    /// Networks at their start. The recipe must be valid.
+    /// Networks at their start. The recipe must be valid. An error where there is no memory for them.
     pub fn new(recipe: &Recipe, device: &Device) -> Result<Self> {
+        recipe.check_weights()?;
         let kind = caught(|| match recipe.method.kind {
             MethodKind::Multivalued => Ok(Kind::Multivalued(Box::new(Model::new(recipe, device)?))),
             MethodKind::ProbabilisticUnet => {

@@ -3,6 +3,8 @@
 //!
 //! Defaults are the best measured values; [`reference()`] lists each with its meaning and the paper's value.
 
+mod bounds;
+mod memory;
 mod method;
 mod reference;
 #[cfg(test)]

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use multivalued::Coverage;
-use multivalued_data::dataset::{is_image_name, read_slices};
+use multivalued_data::dataset::{Slices, is_image_name};
 use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::Limits;
-use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
+use multivalued_data::{Case, CompactMask, Hypothesis, Image, Mask, Prediction};
 use serde_json::{Value, json};
 
 use super::options::level;
@@ -21,6 +21,9 @@ use crate::run::counting::Counting;
 use crate::run::levels;
 use crate::run::model::RunModel;
 use crate::terminal::{complain, say};
+
+/// Slices that are made f32 and predicted together: whole batches of the predictor.
+const SLICES_TOGETHER: usize = 16;
 
 /// Predict images: one mask file per hypothesis in the input's own format and geometry
 #[derive(Debug, Args)]
@@ -105,37 +108,35 @@ impl Predict {
         alone: bool,
     ) -> Outcome {
         let limits = Limits::default();
-        let slices = read_slices(&[path.to_owned()], &limits)?;
-        let images: Vec<&Image> = slices.iter().collect();
-        let counting = Counting::new(if alone { images.len() } else { 0 });
-        let all = model.predict(&path.display().to_string(), &images, counting)?;
-        let kept: Vec<Prediction> = all.iter().map(|prediction| self.kept(coverage, prediction)).collect();
+        let slices = Slices::open(&[path.to_owned()], &limits)?;
+        let predicted = self.predict_slices(model, coverage, path, &slices, alone)?;
         folder::make_empty(out)?;
-        let most = kept.iter().map(Prediction::len).max().unwrap_or(0);
+        let most = predicted.iter().map(|slice| slice.kept).max().unwrap_or(0);
         let mut files = Vec::new();
         for rank in 0..most {
             let stem = out.join(format!("hypothesis-{}", rank + 1));
-            let masks: Vec<Mask> =
-                kept.iter().zip(&slices).map(|(one, slice)| mask_at(one, rank, slice)).collect();
+            let masks: Vec<Mask> = predicted.iter().map(|slice| slice.mask_at(rank)).collect();
             files.push(file_name(&write_masks_like(path, &stem, &masks, &limits)?));
         }
         let draws: Vec<Vec<usize>> =
-            all.iter().enumerate().map(|(at, one)| self.draws(one, path, at)).collect();
+            predicted.iter().enumerate().map(|(at, slice)| self.draws(slice, path, at)).collect();
         for sample in 0..self.samples as usize {
             let stem = out.join(format!("sample-{}", sample + 1));
-            let drawn = all.iter().zip(&draws).map(|(one, draws)| one.hypotheses[draws[sample]].mask.clone());
+            let drawn = predicted
+                .iter()
+                .zip(&draws)
+                .map(|(slice, draws)| slice.hypotheses[draws[sample]].mask.mask());
             write_masks_like(path, &stem, &drawn.collect::<Vec<Mask>>(), &limits)?;
         }
-        let cases: Vec<Case> =
-            slices.into_iter().enumerate().map(|(at, image)| unannotated(path, at, image)).collect();
         // A volume's sheet shows some slices from one end to the other.
-        let step = cases.len().div_ceil(12).max(1);
-        let exhibits: Vec<_> = cases
-            .iter()
-            .zip(&kept)
-            .step_by(step)
-            .map(|(case, prediction)| Exhibit::new(case, prediction))
-            .collect();
+        let step = predicted.len().div_ceil(12).max(1);
+        let shown = predicted.iter().enumerate().step_by(step).map(|(at, slice)| {
+            let case = unannotated(path, at, slices.image(at)?);
+            Ok((case, slice.prediction()))
+        });
+        let shown = shown.collect::<Outcome<Vec<(Case, Prediction)>>>()?;
+        let exhibits: Vec<_> =
+            shown.iter().map(|(case, prediction)| Exhibit::new(case, prediction)).collect();
         folder::write(&out.join("sheet.png"), &png(&sheet(&exhibits)))?;
         let document = json!({
             "format": "multivalued-prediction",
@@ -143,19 +144,44 @@ impl Predict {
             "image": path.display().to_string(),
             "model": self.run.display().to_string(),
             "coverage": coverage,
-            "slices": kept.iter().zip(&all).map(|(kept, all)| slice_json(kept, all, &files)).collect::<Vec<_>>(),
+            "slices": predicted.iter().map(|slice| slice.json(&files)).collect::<Vec<_>>(),
         });
         let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Io(error.to_string()))?;
         folder::write(&out.join("prediction.json"), (text + "\n").as_bytes())
     }
 
+    /// Predicts some slices after the other, so that a volume is in memory as its file stores it.
+    fn predict_slices(
+        &self,
+        model: &RunModel,
+        coverage: Option<&Coverage>,
+        path: &Path,
+        slices: &Slices,
+        alone: bool,
+    ) -> Outcome<Vec<Predicted>> {
+        let place = path.display().to_string();
+        let mut counting = Counting::new(if alone { slices.len() } else { 0 });
+        let mut predicted = Vec::with_capacity(slices.len());
+        while predicted.len() < slices.len() {
+            let next = predicted.len()..slices.len().min(predicted.len() + SLICES_TOGETHER);
+            let images = next.map(|z| slices.image(z)).collect::<Result<Vec<Image>, _>>()?;
+            let images: Vec<&Image> = images.iter().collect();
+            for prediction in model.predict(&place, &images, Counting::new(0))? {
+                let kept = self.kept(coverage, &prediction).len();
+                predicted.push(Predicted::new(&prediction, kept));
+            }
+            counting.reached(predicted.len());
+        }
+        Ok(predicted)
+    }
+
     /// Which hypothesis each sample of a slice shows; the same for the same file, slice and seed.
-    fn draws(&self, prediction: &Prediction, path: &Path, slice: usize) -> Vec<usize> {
-        let mut draw = Draw::new(self.seed, &["sample", &stem(path)], slice as u64);
-        let last = prediction.len() - 1;
+    fn draws(&self, slice: &Predicted, path: &Path, at: usize) -> Vec<usize> {
+        let mut draw = Draw::new(self.seed, &["sample", &stem(path)], at as u64);
+        let last = slice.hypotheses.len() - 1;
         let mut one = || {
             let mut rest = draw.unit();
-            let found = prediction.hypotheses.iter().position(|hypothesis| {
+            let found = slice.hypotheses.iter().position(|hypothesis| {
                 rest -= f64::from(hypothesis.probability);
                 rest < 0.0
             });
@@ -226,32 +252,76 @@ fn file_name(path: &Path) -> String {
     path.file_name().map_or_else(|| "image".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The mask of a rank; a slice that has fewer hypotheses is empty there.
-fn mask_at(prediction: &Prediction, rank: usize, image: &Image) -> Mask {
-    let classes = prediction.hypotheses.first().map_or(1, |one| one.mask.classes());
-    prediction
-        .hypotheses
-        .get(rank)
-        .map_or_else(|| Mask::empty(image.width(), image.height(), classes), |one| one.mask.clone())
-}
-
 fn unannotated(path: &Path, slice: usize, image: Image) -> Case {
     let id = format!("{}/slice-{slice:03}", path.display());
     Case { group: id.clone(), id, image, annotations: Vec::new(), truth: None }
 }
 
-/// What `prediction.json` says of one slice.
-fn slice_json(kept: &Prediction, all: &Prediction, files: &[String]) -> Value {
-    let area =
-        |one: &Hypothesis| (0..one.mask.classes()).map(|class| one.mask.area(class)).collect::<Vec<_>>();
-    let row = |(one, file): (&Hypothesis, &String)| json!({ "file": file, "probability": one.probability, "code": one.code, "areas": area(one) });
-    json!({
-        // How many draws the probabilities were counted from; null where the model states them.
-        "draws": all.draws,
-        "hypotheses": kept.hypotheses.iter().zip(files).map(row).collect::<Vec<_>>(),
-        // A sum over nothing is -0, which looks odd.
-        "dropped_probability": 0.0 + all.hypotheses.iter().skip(kept.len()).map(|one| f64::from(one.probability)).sum::<f64>(),
-    })
+/// A slice's hypotheses in few bytes.
+struct Predicted {
+    /// All of them, the most probable first.
+    hypotheses: Vec<PackedHypothesis>,
+    /// How many of them, from the first on, are written.
+    kept: usize,
+    /// How many draws the probabilities were counted from; none where the model states them.
+    draws: Option<usize>,
+}
+
+struct PackedHypothesis {
+    mask: CompactMask,
+    probability: f32,
+    code: usize,
+}
+
+impl Predicted {
+    fn new(prediction: &Prediction, kept: usize) -> Self {
+        let pack = |one: &Hypothesis| PackedHypothesis {
+            mask: CompactMask::new(&one.mask),
+            probability: one.probability,
+            code: one.code,
+        };
+        Self { hypotheses: prediction.hypotheses.iter().map(pack).collect(), kept, draws: prediction.draws }
+    }
+
+    /// What is kept, unpacked.
+    fn prediction(&self) -> Prediction {
+        let unpack = |one: &PackedHypothesis| Hypothesis {
+            mask: one.mask.mask(),
+            probability: one.probability,
+            code: one.code,
+        };
+        Prediction {
+            hypotheses: self.hypotheses[..self.kept].iter().map(unpack).collect(),
+            draws: self.draws,
+        }
+    }
+
+    /// The mask of a rank; empty where the slice has fewer hypotheses.
+    fn mask_at(&self, rank: usize) -> Mask {
+        match self.hypotheses[..self.kept].get(rank) {
+            Some(one) => one.mask.mask(),
+            None => {
+                let [width, height, classes] = self.hypotheses[0].mask.size();
+                Mask::empty(width, height, classes)
+            }
+        }
+    }
+
+    /// What `prediction.json` says of the slice.
+    fn json(&self, files: &[String]) -> Value {
+        let row = |(one, file): (&PackedHypothesis, &String)| {
+            let mask = one.mask.mask();
+            let areas: Vec<usize> = (0..mask.classes()).map(|class| mask.area(class)).collect();
+            json!({ "file": file, "probability": one.probability, "code": one.code, "areas": areas })
+        };
+        let (kept, dropped) = self.hypotheses.split_at(self.kept);
+        json!({
+            "draws": self.draws,
+            "hypotheses": kept.iter().zip(files).map(row).collect::<Vec<_>>(),
+            // A sum over nothing is -0, which looks odd.
+            "dropped_probability": 0.0 + dropped.iter().map(|one| f64::from(one.probability)).sum::<f64>(),
+        })
+    }
 }
 
 fn counted(count: usize, what: &str) -> String {

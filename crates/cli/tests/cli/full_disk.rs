@@ -132,6 +132,6 @@ fn memory_that_is_too_small_is_told() {
     let recipe = "--set data.size=128 --set data.train_count=128 --set train.batch=128 --set 'model.channels=[64, 64]'";
     let limited = format!("ulimit -v 600000; exec \"$0\" train tiny.toml --out large {recipe} --device cpu");
     if let Some(answer) = script(&place, &["bash"], &limited) {
-        answer.fails(2, &["out of memory", "MiB more were asked for", "smaller batch"]);
+        answer.fails(2, &["needs 4.0 GiB of memory", "MiB more were asked for", "smaller batch"]);
     }
 }

@@ -8,6 +8,7 @@ mod documents;
 mod films;
 mod full_disk;
 mod interruption;
+mod memory;
 mod models;
 mod names;
 mod recipes;

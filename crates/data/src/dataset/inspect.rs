@@ -6,8 +6,10 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::{Dataset, Options, load};
-use crate::{Case, Error, Result};
+use super::load::{self, Part, Slices};
+use super::{Dataset, Options, Source};
+use crate::import::{Limits, MaskRule};
+use crate::{Error, Image, Result};
 
 /// What a data set holds and what is wrong with it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -47,11 +49,10 @@ impl Inspection {
     }
 }
 
-/// What is kept of a case once its pixels are let go.
-struct Seen {
+/// What is kept of a case; its pixels are let go slice by slice.
+struct Seen<'a> {
     id: String,
-    group: String,
-    split: Option<String>,
+    source: &'a Source,
     size: [usize; 3],
     annotations: usize,
     empty: usize,
@@ -59,25 +60,38 @@ struct Seen {
     image_hash: blake3::Hash,
 }
 
-impl Seen {
-    fn new(case: &Case, split: Option<&String>) -> Self {
-        let image = &case.image;
+impl<'a> Seen<'a> {
+    fn new(source: &'a Source, slice: usize, image: &Image) -> Self {
         let mut hasher = blake3::Hasher::new();
         let size = [image.width(), image.height(), image.channels()];
         size.iter().for_each(|&side| {
             hasher.update(&(side as u64).to_le_bytes());
         });
-        let bytes: Vec<u8> = image.pixels().iter().flat_map(|value| value.to_le_bytes()).collect();
-        Self {
-            id: case.id.clone(),
-            group: case.group.clone(),
-            split: split.cloned(),
-            size,
-            annotations: case.annotations.len(),
-            empty: case.annotations.iter().filter(|annotation| annotation.mask.is_empty()).count(),
-            has_truth: case.truth.is_some(),
-            image_hash: hasher.update(&bytes).finalize(),
+        // In parts, since a slice may be as large as memory allows.
+        let mut bytes = Vec::new();
+        for values in image.pixels().chunks(1 << 14) {
+            bytes.clear();
+            bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            hasher.update(&bytes);
         }
+        let image_hash = hasher.finalize();
+        let id = source.case_id(slice);
+        Self { id, source, size, annotations: 0, empty: 0, has_truth: false, image_hash }
+    }
+
+    /// The cases of a source.
+    fn all(source: &'a Source, rule: MaskRule, limits: &Limits) -> Result<Vec<Self>> {
+        let mut seen: Vec<Self> = Vec::new();
+        let slices = Slices::open(&source.images, limits)?;
+        load::visit(source, slices, rule, limits, |z, part| match part {
+            Part::Image(image) => seen.push(Self::new(source, z, &image)),
+            Part::Annotation(mask, _) => {
+                seen[z].annotations += 1;
+                seen[z].empty += usize::from(mask.is_empty());
+            }
+            Part::Truth(..) => seen[z].has_truth = true,
+        })?;
+        Ok(seen)
     }
 }
 
@@ -89,15 +103,14 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
     let examined: Vec<_> = dataset
         .sources
         .par_iter()
-        .map(|source| {
-            let cases = load::cases(source, dataset.mask, &dataset.limits)?;
-            Ok(cases.iter().map(|case| Seen::new(case, source.split.as_ref())).collect::<Vec<_>>())
-        })
+        .map(|source| Seen::all(source, dataset.mask, &dataset.limits))
         .collect::<Vec<Result<_>>>();
     let mut seen = Vec::new();
     for result in examined {
         match result {
             Ok(cases) => seen.extend(cases),
+            // A lack of memory is no fault of the data.
+            Err(fault @ Error::Memory { .. }) => return Err(fault),
             Err(fault) => problems.push(fault),
         }
     }
@@ -110,7 +123,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
     let mut groups = BTreeMap::new();
     let mut by_content: BTreeMap<[u8; 32], Vec<&Seen>> = BTreeMap::new();
     for case in &seen {
-        groups.entry(&case.group).or_insert(());
+        groups.entry(&case.source.group).or_insert(());
         found.annotations += case.annotations;
         found.empty_annotations += case.empty;
         found.empty_cases += usize::from(case.empty == case.annotations);
@@ -118,7 +131,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
         *found.annotations_per_case.entry(case.annotations).or_default() += 1;
         let [width, height, channels] = case.size;
         *found.sizes.entry(format!("{width} x {height} x {channels}")).or_default() += 1;
-        if let Some(split) = &case.split {
+        if let Some(split) = &case.source.split {
             *found.splits.entry(split.clone()).or_default() += 1;
         }
         by_content.entry(*case.image_hash.as_bytes()).or_default().push(case);
@@ -128,7 +141,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
     problems.extend(load::same_channels(path, channels).err());
     for same in by_content.values().filter(|same| same.len() > 1) {
         found.duplicates.push(same.iter().map(|case| case.id.clone()).collect());
-        if let Some(other) = same.iter().find(|case| case.split != same[0].split) {
+        if let Some(other) = same.iter().find(|case| case.source.split != same[0].source.split) {
             problems.push(Error::dataset(
                 path,
                 format!(

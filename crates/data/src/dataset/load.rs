@@ -2,92 +2,175 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Source;
+use super::{Label, Source, TrueMode};
 use crate::import::mask::slice_mask;
-use crate::import::{self, Limits, MaskRule, Samples};
-use crate::{Annotation, Case, Error, Geometry, Image, Mode, Result};
+use crate::import::{self, Limits, MaskRule, Samples, Size};
+use crate::memory::{claim, reserved};
+use crate::{Annotation, Case, Error, Geometry, Image, Mask, Mode, Result};
 
-/// Reads an image without annotations, as prediction does: one image, or one per slice of a volume.
-/// Several files are the channels of the same image.
+/// Reads an image without annotations: one image, or one per slice of a volume. Several files are the
+/// channels of the same image.
 pub fn read_slices(paths: &[PathBuf], limits: &Limits) -> Result<Vec<Image>> {
-    Ok(slices(&channels(paths, limits)?))
+    let slices = Slices::open(paths, limits)?;
+    slices.claim_all()?;
+    (0..slices.len()).map(|z| slices.image(z)).collect()
 }
 
-/// The files of one image, held against each other.
-fn channels(paths: &[PathBuf], limits: &Limits) -> Result<Vec<Samples>> {
-    let channels = paths.iter().map(|path| {
-        let samples = import::read(path, limits)?;
-        import::finite(path, &samples)?;
-        Ok(samples)
-    });
-    let channels = channels.collect::<Result<Vec<_>>>()?;
-    for (path, samples) in paths.iter().zip(&channels).skip(1) {
-        same_space((path, samples), (&paths[0], &channels[0]))?;
-    }
-    let count: usize = channels.iter().map(|samples| samples.size.channels).sum();
-    if count > 4 {
-        let reason = format!("has {count} channels with its companions; an image has 1 to 4");
-        return Err(Error::file(&paths[0], reason));
-    }
-    Ok(channels)
+/// The files of one image, in memory as they are stored; its slices are made one at a time.
+#[derive(Debug)]
+pub struct Slices {
+    paths: Vec<PathBuf>,
+    channels: Vec<Samples>,
 }
 
-/// One image per slice, all channels joined.
-fn slices(channels: &[Samples]) -> Vec<Image> {
-    let Some(first) = channels.first() else { return Vec::new() };
-    let count = channels.iter().map(|samples| samples.size.channels).sum();
-    let slice = |z: usize| {
-        let pixels = channels.iter().flat_map(|samples| samples.slice(z)).copied().collect();
-        let mut image = Image::new(first.size.width, first.size.height, count, pixels);
+impl Slices {
+    /// Reads the files of one image, which hold its channels, and holds them against each other.
+    pub fn open(paths: &[PathBuf], limits: &Limits) -> Result<Self> {
+        let mut channels: Vec<Samples> = Vec::with_capacity(paths.len());
+        for path in paths {
+            let samples = import::read(path, limits)?;
+            if let Some(first) = channels.first() {
+                same_space(Space::of(path, &samples), Space::of(&paths[0], first))?;
+            }
+            if !samples.always_finite() {
+                for z in 0..samples.size.depth {
+                    import::finite(path, &samples, &samples.slice(path, z)?)?;
+                }
+            }
+            channels.push(samples);
+        }
+        let slices = Self { paths: paths.to_vec(), channels };
+        let count = slices.channels();
+        if count > 4 {
+            let reason = format!("has {count} channels with its companions; an image has 1 to 4");
+            return Err(Error::file(&paths[0], reason));
+        }
+        Ok(slices)
+    }
+
+    /// How many slices there are; 1 for a plain image.
+    pub fn len(&self) -> usize {
+        self.channels.first().map_or(0, |first| first.size.depth)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One slice, all channels joined.
+    pub fn image(&self, z: usize) -> Result<Image> {
+        let (path, first) = (&self.paths[0], &self.channels[0]);
+        let _room = claim(path, self.slice_bytes())?;
+        let mut pixels = reserved(path, self.slice_bytes() as usize / size_of::<f32>())?;
+        self.channels.iter().for_each(|samples| samples.add_slice(z, &mut pixels));
+        let mut image = Image::new(first.size.width, first.size.height, self.channels(), pixels);
         image.geometry = first.slice_geometry(z);
-        image
+        Ok(image)
+    }
+
+    fn channels(&self) -> usize {
+        self.channels.iter().map(|samples| samples.size.channels).sum()
+    }
+
+    fn slice_bytes(&self) -> u64 {
+        self.channels.iter().map(Samples::slice_bytes).sum()
+    }
+
+    /// Refuses slices that do not fit into memory all at once.
+    fn claim_all(&self) -> Result<()> {
+        claim(&self.paths[0], self.slice_bytes() * self.len() as u64).map(drop)
+    }
+}
+
+/// What [`visit`] shows of a slice.
+pub(super) enum Part<'a> {
+    Image(Image),
+    Annotation(Mask, &'a Label),
+    Truth(Mask, &'a TrueMode),
+}
+
+/// Reads a source and shows it slice by slice: the image first, then each mask file. Only the samples of one
+/// file (of the image: its channels) are in memory at a time.
+pub(super) fn visit(
+    source: &Source,
+    slices: Slices,
+    rule: MaskRule,
+    limits: &Limits,
+    mut show: impl FnMut(usize, Part),
+) -> Result<()> {
+    let path = &source.images[0];
+    if slices.len() != source.depth {
+        let size = slices.channels[0].size;
+        return Err(Error::file(path, format!("changed while it was read: now {size}")));
+    }
+    for z in 0..source.depth {
+        show(z, Part::Image(slices.image(z)?));
+    }
+    let Samples { size, geometry, .. } = { slices.channels }.swap_remove(0);
+    let image = Space { path, size, geometry: geometry.as_ref() };
+    let masks = |path: &Path, show: &mut dyn FnMut(usize, Mask)| {
+        let samples = import::read(path, limits)?;
+        same_space(Space::of(path, &samples), image)?;
+        (0..source.depth).try_for_each(|z| slice_mask(path, &samples, z, rule).map(|mask| show(z, mask)))
     };
-    (0..first.size.depth).map(slice).collect()
+    for label in &source.labels {
+        masks(&label.path, &mut |z, mask| show(z, Part::Annotation(mask, label)))?;
+    }
+    for mode in &source.truth {
+        masks(&mode.path, &mut |z, mask| show(z, Part::Truth(mask, mode)))?;
+    }
+    Ok(())
 }
 
 /// Reads the case of a plain image, or the cases of a volume's slices.
 pub(super) fn cases(source: &Source, rule: MaskRule, limits: &Limits) -> Result<Vec<Case>> {
-    let channels = channels(&source.images, limits)?;
-    let (first_path, first) = (&source.images[0], &channels[0]);
-    if first.size.depth != source.depth {
-        return Err(Error::file(first_path, format!("changed while it was read: now {}", first.size)));
-    }
-    let case = |(z, image)| Case {
-        id: source.case_id(z),
-        group: source.group.clone(),
-        image,
-        annotations: Vec::with_capacity(source.labels.len()),
-        truth: None,
-    };
-    let mut cases: Vec<_> = slices(&channels).into_iter().enumerate().map(case).collect();
-    let masks = |path: &Path| {
-        let samples = import::read(path, limits)?;
-        same_space((path, &samples), (first_path, first))?;
-        (0..source.depth).map(|z| slice_mask(path, &samples, z, rule)).collect::<Result<Vec<_>>>()
-    };
-    for label in &source.labels {
-        for (case, mask) in cases.iter_mut().zip(masks(&label.path)?) {
-            case.annotations.push(Annotation { mask, rater: label.rater.clone(), weight: label.weight });
+    let slices = Slices::open(&source.images, limits)?;
+    slices.claim_all()?;
+    let mut cases: Vec<Case> = Vec::with_capacity(slices.len());
+    visit(source, slices, rule, limits, |z, part| match part {
+        Part::Image(image) => cases.push(Case {
+            id: source.case_id(z),
+            group: source.group.clone(),
+            image,
+            annotations: Vec::with_capacity(source.labels.len()),
+            truth: None,
+        }),
+        Part::Annotation(mask, label) => {
+            cases[z].annotations.push(Annotation { mask, rater: label.rater.clone(), weight: label.weight });
         }
-    }
-    for mode in &source.truth {
-        for (case, mask) in cases.iter_mut().zip(masks(&mode.path)?) {
-            case.truth.get_or_insert_default().push(Mode { mask, probability: mode.probability });
+        Part::Truth(mask, mode) => {
+            cases[z].truth.get_or_insert_default().push(Mode { mask, probability: mode.probability });
         }
-    }
+    })?;
     Ok(cases)
 }
 
+/// A file, and the pixels and the place that it covers.
+#[derive(Clone, Copy)]
+struct Space<'a> {
+    path: &'a Path,
+    size: Size,
+    geometry: Option<&'a Geometry>,
+}
+
+impl<'a> Space<'a> {
+    fn of(path: &'a Path, samples: &'a Samples) -> Self {
+        Self { path, size: samples.size, geometry: samples.geometry.as_ref() }
+    }
+}
+
 /// Refuses a file that does not cover the same pixels, and the same place, as the image.
-fn same_space((path, samples): (&Path, &Samples), (image_path, image): (&Path, &Samples)) -> Result<()> {
-    let [size, wanted] = [samples.size, image.size];
+fn same_space(file: Space, image: Space) -> Result<()> {
+    let (path, image_path) = (file.path, image.path);
+    let [size, wanted] = [file.size, image.size];
     if (size.width, size.height, size.depth) != (wanted.width, wanted.height, wanted.depth) {
         return Err(Error::file(
             path,
             format!("is {size}, but its image {} is {wanted}; resample one of them", image_path.display()),
         ));
     }
-    let (Some(geometry), Some(other)) = (&samples.geometry, &image.geometry) else { return Ok(()) };
+    let (Some(geometry), Some(other)) = (file.geometry, image.geometry) else { return Ok(()) };
     let distance = largest_shift(geometry, other, [wanted.width, wanted.height, wanted.depth]);
     let voxel = other.spacing.into_iter().fold(f32::INFINITY, f32::min);
     // Writers round differently; a tenth of a voxel is no other place.

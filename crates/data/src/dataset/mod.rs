@@ -30,7 +30,7 @@ use crate::import::{self, Limits, MaskRule};
 use crate::{Case, Error, Result};
 pub use inspect::{Inspection, inspect};
 pub use layout::Layout;
-pub use load::read_slices;
+pub use load::{Slices, read_slices};
 pub use packed::Packed;
 pub use split::{Roster, Split};
 use walk::Folder;
@@ -172,6 +172,8 @@ impl Dataset {
                     cases.extend(loaded);
                     sources.push(source);
                 }
+                // A lack of memory is no fault of the file.
+                Err(fault @ Error::Memory { .. }) => return Err(fault),
                 Err(fault) => problems.push(fault),
             }
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use super::{Samples, Size};
+use crate::memory::claim;
 use crate::{Error, Mask, Result};
 
 /// How stored values become a mask.
@@ -72,7 +73,11 @@ impl FromStr for MaskRule {
 /// The mask of one slice of a file.
 pub(crate) fn slice_mask(path: &Path, samples: &Samples, z: usize, rule: MaskRule) -> Result<Mask> {
     let Size { width, height, .. } = samples.size;
-    let values = grey(path, samples, z)?;
+    let planes = samples.slice(path, z)?;
+    let values = grey(path, samples, &planes)?;
+    let full_scale = samples.full_scale();
+    let plane_bytes = (width * height).div_ceil(64) * size_of::<u64>();
+    let _room = claim(path, (plane_bytes * rule.classes()) as u64)?;
     let mut mask = Mask::empty(width, height, rule.classes());
     let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (x, y))).zip(values);
     match rule {
@@ -82,7 +87,7 @@ pub(crate) fn slice_mask(path: &Path, samples: &Samples, z: usize, rule: MaskRul
                 if value == 0.0 {
                     continue;
                 }
-                if value != 1.0 && value != 255.0 && Some(value) != samples.full_scale {
+                if value != 1.0 && value != 255.0 && Some(value) != full_scale {
                     return Err(not_binary(path, value, x, y));
                 }
                 if *foreground.get_or_insert(value) != value {
@@ -134,8 +139,7 @@ fn not_binary(path: &Path, value: f32, x: usize, y: usize) -> Error {
 }
 
 /// One plane of a mask file: colour is accepted where it is grey, alpha where it is opaque.
-fn grey<'a>(path: &Path, samples: &'a Samples, z: usize) -> Result<&'a [f32]> {
-    let planes = samples.slice(z);
+fn grey<'a>(path: &Path, samples: &Samples, planes: &'a [f32]) -> Result<&'a [f32]> {
     let length = samples.size.width * samples.size.height;
     let (first, others) = planes.split_at(length);
     let (colours, alpha) = match samples.size.channels {
@@ -145,7 +149,7 @@ fn grey<'a>(path: &Path, samples: &'a Samples, z: usize) -> Result<&'a [f32]> {
         _ => others.split_at(2 * length),
     };
     let is_grey = colours.chunks(length).all(|plane| plane == first);
-    if !is_grey || alpha.iter().any(|&value| Some(value) != samples.full_scale) {
+    if !is_grey || alpha.iter().any(|&value| Some(value) != samples.full_scale()) {
         return Err(Error::file(
             path,
             "is a coloured or transparent mask; save the label numbers as grey values",
@@ -157,10 +161,17 @@ fn grey<'a>(path: &Path, samples: &'a Samples, z: usize) -> Result<&'a [f32]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::import::sample::{Sample, Steps};
 
     fn samples(channels: usize, values: &[f32]) -> Samples {
         let size = Size { width: values.len() / channels, height: 1, depth: 1, channels };
-        Samples { size, values: values.to_vec(), full_scale: Some(65_535.0), geometry: None }
+        let steps = Steps::planar(size);
+        // Stored as 16-bit numbers where they are such, else as f32, which has no full scale.
+        let (sample, bytes) = match values.iter().all(|value| value.fract() == 0.0 && *value >= 0.0) {
+            true => (Sample::U16, values.iter().flat_map(|value| (*value as u16).to_le_bytes()).collect()),
+            false => (Sample::F32, values.iter().flat_map(|value| value.to_le_bytes()).collect()),
+        };
+        Samples { size, bytes, sample, big_endian: false, steps, scale: None, geometry: None }
     }
 
     fn bits(rule: MaskRule, channels: usize, values: &[f32]) -> std::result::Result<Vec<u64>, String> {

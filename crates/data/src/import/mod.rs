@@ -1,5 +1,6 @@
 //! Reading image and mask files: the format is told by the file's first bytes, sizes are checked
-//! against limits before anything is allocated, and every refusal names the file and the remedy.
+//! against limits and against the memory there is before anything is allocated, and every refusal names
+//! the file and the remedy. Samples stay in memory as they are stored; a slice at a time is made f32.
 //!
 //! | file | formats |
 //! |---|---|
@@ -19,8 +20,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::{Error, Geometry, Image, Mask, Result};
+use crate::memory::{Room, claim};
+use crate::{Error, Image, Mask, Result};
 pub use mask::MaskRule;
+use sample::Sample;
+pub(crate) use sample::Samples;
 
 /// How large a file may declare itself to be. What lies beyond is refused before memory is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,15 @@ const MOST_BYTES_PER_STORED_BYTE: u64 = 4_096;
 const ALWAYS_ALLOWED: u64 = 16 << 20;
 
 impl Limits {
+    /// Claims the memory of a declared size: its samples `copies` times while they are read, and one slice of
+    /// f32. Refuses what [`check`](Self::check) refuses.
+    fn claim(&self, path: &Path, size: &Size, sample: Sample, stored: u64, copies: u64) -> Result<Room> {
+        self.check(path, size, sample.bytes() as u64, stored)?;
+        // Both factors are bounded by the check.
+        let slice = (size.width * size.height * size.channels) as u64;
+        claim(path, slice * (size.depth as u64 * sample.bytes() as u64 * copies + size_of::<f32>() as u64))
+    }
+
     /// Refuses a declared size that is empty, beyond the limits, or more than `stored` bytes can hold.
     fn check(&self, path: &Path, size: &Size, sample_bytes: u64, stored: u64) -> Result<()> {
         let Size { width, height, depth, channels } = *size;
@@ -91,36 +104,6 @@ impl std::fmt::Display for Size {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}x{}", self.width, self.height)?;
         if self.depth > 1 { write!(f, "x{}", self.depth) } else { Ok(()) }
-    }
-}
-
-/// A file's samples as stored: slice z, channel c, row y, column x lies at
-/// `((z * channels + c) * height + y) * width + x`.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Samples {
-    pub size: Size,
-    pub values: Vec<f32>,
-    /// The largest value of the stored type, where it is an 8- or 16-bit one.
-    pub full_scale: Option<f32>,
-    pub geometry: Option<Geometry>,
-}
-
-impl Samples {
-    /// The planes of one slice.
-    pub fn slice(&self, z: usize) -> &[f32] {
-        let length = self.size.width * self.size.height * self.size.channels;
-        &self.values[z * length..(z + 1) * length]
-    }
-
-    /// The geometry of one slice: the volume's, moved along the third axis.
-    pub fn slice_geometry(&self, z: usize) -> Option<Geometry> {
-        let mut geometry = self.geometry.clone()?;
-        if let Some(affine) = &mut geometry.affine {
-            for row in affine {
-                row[3] += row[2] * z as f32;
-            }
-        }
-        Some(geometry)
     }
 }
 
@@ -194,8 +177,9 @@ pub fn read_image(path: &Path, limits: &Limits) -> Result<Image> {
     let samples = read(path, limits)?;
     refuse_volume(path, samples.size)?;
     let Size { width, height, channels, .. } = samples.size;
-    finite(path, &samples)?;
-    let mut image = Image::new(width, height, channels, samples.values);
+    let pixels = samples.slice(path, 0)?;
+    finite(path, &samples, &pixels)?;
+    let mut image = Image::new(width, height, channels, pixels);
     image.geometry = samples.geometry;
     Ok(image)
 }
@@ -214,14 +198,17 @@ fn refuse_volume(path: &Path, size: Size) -> Result<()> {
     Err(Error::file(path, format!("is a volume of {size}, where one slice is wanted; open it as a data set")))
 }
 
-/// Refuses NaN and infinity: one such pixel would spoil a whole training run.
-pub(crate) fn finite(path: &Path, samples: &Samples) -> Result<()> {
-    match samples.values.iter().position(|value| !value.is_finite()) {
+/// Refuses NaN and infinity in a slice: one such pixel would spoil a whole training run.
+pub(crate) fn finite(path: &Path, samples: &Samples, slice: &[f32]) -> Result<()> {
+    if samples.always_finite() {
+        return Ok(());
+    }
+    match slice.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
         Some(at) => {
             let Size { width, height, .. } = samples.size;
             let (x, y) = (at % width, at / width % height);
-            let value = samples.values[at];
+            let value = slice[at];
             Err(Error::file(
                 path,
                 format!("has the value {value} at pixel ({x}, {y}); replace such values by a finite number"),

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use super::sample::Sample;
+use super::sample::{Sample, Steps};
 use super::{Limits, Samples, Size};
+use crate::memory::reserved;
 use crate::{Error, Result};
 
 /// Longest header accepted; NumPy's own are below 200 bytes for plain arrays.
@@ -22,11 +23,11 @@ pub(super) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
 pub(super) fn read_from(path: &Path, mut stream: impl Read, stored: u64, limits: &Limits) -> Result<Samples> {
     let header = read_header(path, &mut stream)?;
     let axes = Axes::of(path, &header)?;
-    limits.check(path, &axes.size, header.sample.bytes() as u64, stored)?;
+    let _room = limits.claim(path, &axes.size, header.sample, stored, 1)?;
     let count: usize = header.shape.iter().product();
     let length = count * header.sample.bytes();
-    // Grows with what is there, not with what is declared.
-    let mut bytes = Vec::new();
+    // Taken at once rather than grown, which would need twice as much; pages that stay unread cost nothing.
+    let mut bytes = reserved(path, length)?;
     stream
         .take(length as u64)
         .read_to_end(&mut bytes)
@@ -34,9 +35,15 @@ pub(super) fn read_from(path: &Path, mut stream: impl Read, stored: u64, limits:
     if bytes.len() < length {
         return Err(broken(path, format!("truncated: {} of {length} data bytes", bytes.len())));
     }
-    let stored_values = header.sample.values(&bytes, header.big_endian);
-    let values = axes.positions(header.fortran_order).map(|at| stored_values[at]).collect();
-    Ok(Samples { size: axes.size, values, full_scale: header.sample.full_scale(), geometry: None })
+    Ok(Samples {
+        size: axes.size,
+        bytes,
+        sample: header.sample,
+        big_endian: header.big_endian,
+        steps: axes.steps(header.fortran_order),
+        scale: None,
+        geometry: None,
+    })
 }
 
 fn broken(path: &Path, what: impl std::fmt::Display) -> Error {
@@ -157,8 +164,8 @@ impl Axes {
         Ok(Self { size: Size { width, height, depth: 1, channels }, shape, order })
     }
 
-    /// For each sample of the planar image, where the file has it.
-    fn positions(&self, fortran_order: bool) -> impl Iterator<Item = usize> {
+    /// How far apart the file has the image's channels, rows and columns.
+    fn steps(&self, fortran_order: bool) -> Steps {
         let mut strides = vec![1; self.shape.len()];
         if fortran_order {
             for axis in 1..strides.len() {
@@ -172,11 +179,7 @@ impl Axes {
         let stride = |from_last: usize| {
             self.order.len().checked_sub(from_last).map_or(0, |position| strides[self.order[position]])
         };
-        let (channel, row, column) = (stride(3), stride(2), stride(1));
-        let Size { width, height, channels, .. } = self.size;
-        (0..channels).flat_map(move |c| {
-            (0..height).flat_map(move |y| (0..width).map(move |x| c * channel + y * row + x * column))
-        })
+        Steps { slice: 0, channel: stride(3), row: stride(2), column: stride(1) }
     }
 }
 
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     fn axes_and_orders() {
         let data: Vec<u8> = (0..6).collect();
-        let planar = |bytes: &[u8]| parse(bytes).unwrap().values;
+        let planar = |bytes: &[u8]| parse(bytes).unwrap().values();
         // Two rows of three columns.
         assert_eq!(planar(&npy("'|u1'", false, "(2, 3)", &data)), [0., 1., 2., 3., 4., 5.]);
         assert_eq!(planar(&npy("'|u1'", true, "(2, 3)", &data)), [0., 2., 4., 1., 3., 5.]);
@@ -209,9 +212,9 @@ mod tests {
         let data: Vec<u8> = (0..10).collect();
         let last = parse(&npy("'|u1'", false, "(5, 1, 2)", &data)).unwrap();
         assert_eq!((last.size.channels, last.size.height, last.size.width), (2, 5, 1));
-        assert_eq!(last.values, [0., 2., 4., 6., 8., 1., 3., 5., 7., 9.]);
+        assert_eq!(last.values(), [0., 2., 4., 6., 8., 1., 3., 5., 7., 9.]);
         let first = parse(&npy("'|u1'", false, "(2, 5, 1)", &data)).unwrap();
-        assert_eq!(first.values, [0., 1., 2., 3., 4., 5., 6., 7., 8., 9.]);
+        assert_eq!(first.values(), [0., 1., 2., 3., 4., 5., 6., 7., 8., 9.]);
     }
 
     #[test]
@@ -226,7 +229,7 @@ mod tests {
             ("'<u4'", 70_000u32.to_le_bytes().to_vec(), 70_000.0),
             ("'<i8'", (-7i64).to_le_bytes().to_vec(), -7.0),
         ] {
-            assert_eq!(parse(&npy(descr, false, "(1, 1)", &data)).unwrap().values, [value], "{descr}");
+            assert_eq!(parse(&npy(descr, false, "(1, 1)", &data)).unwrap().values(), [value], "{descr}");
         }
     }
 

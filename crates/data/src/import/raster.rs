@@ -8,7 +8,9 @@ use std::path::Path;
 use image::codecs::{jpeg::JpegDecoder, png::PngDecoder, tiff::TiffDecoder};
 use image::{ImageDecoder, ImageError};
 
+use super::sample::{Sample, Steps};
 use super::{Limits, Samples, Size};
+use crate::memory::reserved;
 use crate::{Error, Result};
 
 struct Source<'a> {
@@ -64,24 +66,21 @@ impl<'a> Source<'a> {
         let channels = usize::from(color.channel_count());
         let sample_bytes = usize::from(color.bytes_per_pixel()) / channels;
         let size = Size { width: width as usize, height: height as usize, depth: 1, channels };
-        self.limits.check(self.path, &size, sample_bytes as u64, self.stored)?;
-        let mut bytes = vec![0; size.width * size.height * channels * sample_bytes];
-        decoder.read_image(&mut bytes).map_err(|e| self.refused(e))?;
-        let (values, full_scale) = match sample_bytes {
-            1 => (planes(&bytes, channels, |&byte: &u8| f32::from(byte)), Some(255.0)),
-            2 => {
-                let words = bytes.as_chunks::<2>().0;
-                (planes(words, channels, |&word| f32::from(u16::from_ne_bytes(word))), Some(65_535.0))
-            }
-            _ => (planes(bytes.as_chunks::<4>().0, channels, |&word| f32::from_ne_bytes(word)), None),
+        let sample = match sample_bytes {
+            1 => Sample::U8,
+            2 => Sample::U16,
+            _ => Sample::F32,
         };
-        Ok(Samples { size, values, full_scale, geometry: None })
+        // TIFF and JPEG decoders hold a copy of their own.
+        let _room = self.limits.claim(self.path, &size, sample, self.stored, 2)?;
+        let length = size.width * size.height * channels * sample_bytes;
+        let mut bytes = reserved(self.path, length)?;
+        bytes.resize(length, 0);
+        decoder.read_image(&mut bytes).map_err(|e| self.refused(e))?;
+        let big_endian = cfg!(target_endian = "big");
+        let steps = Steps::interleaved(size);
+        Ok(Samples { size, bytes, sample, big_endian, steps, scale: None, geometry: None })
     }
-}
-
-/// Interleaved samples to planes.
-fn planes<T>(interleaved: &[T], channels: usize, value: impl Fn(&T) -> f32) -> Vec<f32> {
-    (0..channels).flat_map(|c| interleaved.iter().skip(c).step_by(channels).map(&value)).collect()
 }
 
 pub(super) fn read_png(path: &Path, limits: &Limits) -> Result<Samples> {

@@ -76,10 +76,11 @@ fn read_film(folder: &Path, file: &str) -> Result<Radiograph> {
     let limits = Limits::default();
     let path = folder.join("images").join(file);
     let samples = import::read(&path, &limits)?;
-    let Some(white) = samples.full_scale.filter(|_| samples.size.depth == 1) else {
+    let Some(white) = samples.full_scale().filter(|_| samples.size.depth == 1) else {
         return Err(Error::file(path, "is no picture with 8 or 16 bits; save it as PNG"));
     };
-    let pixels = samples.values.iter().map(|value| value / white).collect();
+    let mut pixels = samples.slice(&path, 0)?;
+    pixels.iter_mut().for_each(|value| *value /= white);
     let image = Image::new(samples.size.width, samples.size.height, samples.size.channels, pixels);
     let lungs = read_mask(&folder.join("masks").join(file), MaskRule::Binary, &limits)?;
     Ok(Radiograph { name: name_of(file), image, lungs })

@@ -1,5 +1,6 @@
 //! What each key of a recipe means and what the paper uses: the source of `docs/recipe.md`.
 
+use super::bounds::range_of;
 use super::keys;
 
 /// (key, meaning, the paper's value; empty where the paper has nothing of the kind)
@@ -28,7 +29,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "leave out images with a file that cannot be used, and name them, instead of refusing the data set (`--skip-bad`)",
         "",
     ),
-    ("data.size", "edge length of a synthetic task's images, 16 to 4096", "160 (shapes)"),
+    ("data.size", "edge length of a synthetic task's images", "160 (shapes)"),
     ("data.train_count", "training cases of a synthetic task", ""),
     ("data.validation_count", "validation cases of a synthetic task", ""),
     ("data.test_count", "test cases of a synthetic task", ""),
@@ -65,7 +66,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ("augment.offset", "largest change of brightness, as a share of the image's range", ""),
     ("augment.noise", "standard deviation of added noise, as a share of the image's range", ""),
     ("model.channels", "channels of the encoder's levels, the finest first", "[32, 64, 128, 256]"),
-    ("model.input_channels", "channels of the image, 1 to 4", ""),
+    ("model.input_channels", "channels of the image", ""),
     ("model.classes", "foreground classes; 1 is a binary mask", ""),
     ("model.norm_group", "channels per group of the group normalisation; 0 for none", "not stated"),
     ("model.code_count", "N, codes in the codebook; below 2·code_dim and at most code_dim + 1", "256"),
@@ -163,7 +164,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "predict.views",
-        "views of each image, flipped, turned and resampled as `augment` does and brought back, whose outputs and probabilities are averaged, 1 to 16; costs as many passes",
+        "views of each image, flipped, turned and resampled as `augment` does and brought back, whose outputs and probabilities are averaged; costs as many passes",
         "1",
     ),
 ];
@@ -173,7 +174,7 @@ pub fn reference() -> String {
     let mut text = String::from(
         "# Recipe reference\n\n\
          A recipe is a TOML file that states what differs from these defaults; `table.key=value` changes \
-         one key. The last column is the paper's value: a dash where the paper has nothing of the kind or \
+         one key. A number outside its range is refused. The last column is the paper's value: a dash where the paper has nothing of the kind or \
          leaves it to the data. Generated from `crates/multivalued/src/recipe/reference.rs`.\n",
     );
     let defaults = keys();
@@ -182,12 +183,15 @@ pub fn reference() -> String {
         let (this, key) = name.split_once('.').unwrap_or(("", name));
         if this != table {
             table = this;
-            text += &format!("\n## `[{table}]`\n\n| key | default | meaning | paper |\n|---|---|---|---|\n");
+            text += &format!(
+                "\n## `[{table}]`\n\n| key | default | range | meaning | paper |\n|---|---|---|---|---|\n"
+            );
         }
         let default = defaults.iter().find(|key| key.name == *name).map_or("", |key| &key.default);
         let default = if default.is_empty() { "none".into() } else { format!("`{default}`") };
         let paper = if paper.is_empty() { "–" } else { paper };
-        text += &format!("| `{key}` | {default} | {meaning} | {paper} |\n");
+        let range = range_of(name).unwrap_or_else(|| "–".into());
+        text += &format!("| `{key}` | {default} | {range} | {meaning} | {paper} |\n");
     }
     text
 }

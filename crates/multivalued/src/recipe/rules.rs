@@ -1,5 +1,6 @@
 //! Every rule of `validate`, unknown keys, and the way through TOML and back.
 
+use super::bounds::range_of;
 use super::{BUILT_IN, Recipe, keys};
 use crate::Error;
 
@@ -30,8 +31,8 @@ fn each_broken_rule_names_its_key() {
         (&["data.validation_share=0.5", "data.test_share=0.5"], "data.test_share"),
         (&["data.normalise={ range = { low = 1.0, high = 1.0 } }"], "data.normalise"),
         (&["data.normalise={ range = { low = -inf, high = 1.0 } }"], "data.normalise"),
-        (&["augment.rotation=181"], "augment"),
-        (&["augment.crop=[0, 16]"], "augment"),
+        (&["augment.rotation=181"], "augment.rotation"),
+        (&["augment.crop=[0, 16]"], "augment.crop"),
         (&["model.channels=[]"], "model.channels"),
         (&["model.channels=[8, 0]"], "model.channels"),
         (&["model.input_channels=0"], "model.input_channels"),
@@ -82,6 +83,68 @@ fn each_broken_rule_names_its_key() {
         let error = recipe.validate().expect_err(changes[0]);
         assert_eq!(key_of(&error), *key, "{changes:?}: {error}");
     }
+}
+
+/// The last number of `LOW to HIGH`.
+fn upper_bound(key: &str) -> f64 {
+    let range = range_of(key).unwrap_or_else(|| panic!("{key} holds numbers and has no range"));
+    range.split(" to ").nth(1).unwrap().parse().unwrap()
+}
+
+/// Every key that holds a number or a list of numbers, with a way to write one value of it.
+fn numeric_keys() -> Vec<(String, fn(&str) -> String)> {
+    let one: fn(&str) -> String = str::to_owned;
+    let list: fn(&str) -> String = |value| format!("[{value}, {value}]");
+    keys()
+        .into_iter()
+        .filter_map(|key| match key.default.as_bytes().first() {
+            None if key.name == "augment.crop" => Some((key.name, list)),
+            Some(b'[') => Some((key.name, list)),
+            Some(b'0'..=b'9') => Some((key.name, one)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn every_number_has_bounds_and_is_refused_beyond_them_by_key_value_and_bound() {
+    let numeric = numeric_keys();
+    assert!(numeric.len() > 55, "{}", numeric.len());
+    for (key, written) in numeric {
+        let most = upper_bound(&key);
+        let whole = Recipe::default().set(&format!("{key}={}", written("0.5"))).is_err();
+        let beyond =
+            if whole { format!("{}", most + (most * 1e-3).max(1.0)) } else { format!("{:.7}", most * 1.001) };
+        let never =
+            ["-1", "nan", "inf", "-inf", "1e30", "18446744073709551615", "9223372036854775807", &beyond];
+        for value in never {
+            let mut recipe = Recipe::default();
+            let refused = recipe.set(&format!("{key}={}", written(value))).and_then(|()| recipe.validate());
+            let error = refused.expect_err(&format!("{key}={value}"));
+            assert_eq!(key_of(&error), key, "{value}: {error}");
+            let reached = recipe != Recipe::default();
+            let range = range_of(&key).unwrap();
+            assert!(!reached || error.to_string().contains(&range), "{key}={value}: {error} lacks {range}");
+        }
+        // Zero and the bound itself are answered, by whichever rule.
+        for value in ["0".to_owned(), "0.0".to_owned(), format!("{most}")] {
+            let mut recipe = Recipe::default();
+            _ = recipe.set(&format!("{key}={}", written(&value))).and_then(|()| recipe.validate());
+        }
+    }
+}
+
+#[test]
+fn seeds_that_toml_cannot_write_are_refused() {
+    for seed in [u64::MAX, 1 << 63, i64::MAX as u64] {
+        let mut recipe = Recipe::default();
+        recipe.train.seed = seed;
+        assert_eq!(key_of(&recipe.validate().unwrap_err()), "train.seed");
+    }
+    let mut recipe = Recipe::default();
+    (recipe.train.seed, recipe.data.seed) = (9_000_000_000_000_000_000, 9_000_000_000_000_000_000);
+    recipe.validate().unwrap();
+    assert_eq!(Recipe::parse(&recipe.to_toml(), "test").unwrap(), recipe);
 }
 
 #[test]

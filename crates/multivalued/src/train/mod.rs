@@ -85,6 +85,10 @@ impl Trainer {
 
     fn begin(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
         recipe.validate()?;
+        if let (Device::Cpu(_), Some(first)) = (device, train.first()) {
+            let size = recipe.augment.crop.unwrap_or([first.image.width(), first.image.height()]);
+            recipe.check_training(train.len(), size)?;
+        }
         let set = TrainingSet::new(train, recipe, device)?;
         let (epochs, warmup) = (recipe.train.epochs, recipe.train.warmup_steps);
         if epochs > 0 && epochs * set.steps_per_epoch() < warmup {

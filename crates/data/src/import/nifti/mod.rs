@@ -12,13 +12,15 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
+use super::sample::Steps;
 use super::{Limits, Samples};
+use crate::memory::reserved;
 use crate::{Error, Mask, Result};
 use header::HEADER_BYTES;
 pub use header::Header;
 
-/// Opens a file and reads its header; the stream then stands right behind it.
-fn open(path: &Path, limits: &Limits) -> Result<(Header, Box<dyn Read>)> {
+/// Opens a file and reads its header; the stream then stands right behind it. Also how many bytes are stored.
+fn open(path: &Path, limits: &Limits) -> Result<(Header, Box<dyn Read>, u64)> {
     let file = File::open(path).map_err(|e| Error::io(path, e))?;
     let stored = file.metadata().map_err(|e| Error::io(path, e))?.len();
     let mut reader = BufReader::with_capacity(1 << 16, file);
@@ -42,7 +44,7 @@ fn open(path: &Path, limits: &Limits) -> Result<(Header, Box<dyn Read>)> {
             format!("is truncated: {stored} of {needed} bytes; copy or export it again"),
         ));
     }
-    Ok((header, stream))
+    Ok((header, stream, stored))
 }
 
 fn voxel_bytes(header: &Header) -> usize {
@@ -51,18 +53,20 @@ fn voxel_bytes(header: &Header) -> usize {
 
 /// Reads and checks a header; no voxels.
 pub fn read_header(path: &Path, limits: &Limits) -> Result<Header> {
-    open(path, limits).map(|(header, _)| header)
+    open(path, limits).map(|(header, ..)| header)
 }
 
 pub(super) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
-    let (header, mut stream) = open(path, limits)?;
+    let (header, mut stream, stored) = open(path, limits)?;
+    let _room = limits.claim(path, &header.size, header.sample, stored, 1)?;
     let unpack = |e: std::io::Error| {
         Error::file(path, format!("cannot be unpacked: {e}; copy or export the file again"))
     };
     let skipped = header.first_voxel - HEADER_BYTES as u64;
     let passed = std::io::copy(&mut stream.by_ref().take(skipped), &mut std::io::sink()).map_err(unpack)?;
     let length = voxel_bytes(&header);
-    let mut bytes = Vec::new();
+    // Taken at once rather than grown, which would need twice as much; pages that stay unread cost nothing.
+    let mut bytes = reserved(path, length)?;
     stream.by_ref().take(length as u64).read_to_end(&mut bytes).map_err(unpack)?;
     if passed < skipped || bytes.len() < length {
         let reason =
@@ -71,14 +75,15 @@ pub(super) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
     }
     // One byte more reaches gzip's checksum, which is compared there. Bytes after the voxels have no meaning.
     let _ = stream.read(&mut [0]).map_err(unpack)?;
-    let mut values = header.sample.values(&bytes, header.big_endian);
-    if let Some((slope, inter)) = header.scale {
-        for value in &mut values {
-            *value = (f64::from(*value) * slope + inter) as f32;
-        }
-    }
-    let full_scale = header.sample.full_scale().filter(|_| header.scale.is_none());
-    Ok(Samples { size: header.size, values, full_scale, geometry: Some(header.geometry) })
+    Ok(Samples {
+        size: header.size,
+        bytes,
+        sample: header.sample,
+        big_endian: header.big_endian,
+        steps: Steps::planar(header.size),
+        scale: header.scale,
+        geometry: Some(header.geometry),
+    })
 }
 
 /// Writes masks as one NIfTI-1 file of 8-bit labels (0 background, 1 the first class, …) in the
@@ -135,8 +140,9 @@ mod tests {
             bytes.extend((0..12i16).flat_map(i16::to_le_bytes));
             std::fs::write(&path, &bytes).unwrap();
             let samples = read(&path, &Limits::default()).unwrap();
-            assert_eq!([samples.values[0], samples.values[11]], expected);
-            assert_eq!(samples.slice(1).len(), 6);
+            let values = samples.values();
+            assert_eq!([values[0], values[11]], expected);
+            assert_eq!(samples.slice(&path, 1).unwrap(), values[6..]);
             assert_eq!(samples.geometry.unwrap().spacing, [0.5, 0.25, 2.0]);
             std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
             let message = read(&path, &Limits::default()).unwrap_err().to_string();
@@ -166,7 +172,7 @@ mod tests {
             write_masks(&path, like, &masks).unwrap();
             let back = read(&path, &Limits::default()).unwrap();
             assert_eq!(back.geometry.as_ref(), Some(&little.geometry));
-            assert_eq!(back.values, [1., 0., 0., 0., 1., 0., 0., 0., 1., 0., 0., 1.]);
+            assert_eq!(back.values(), [1., 0., 0., 0., 1., 0., 0., 0., 1., 0., 0., 1.]);
         }
         let message =
             write_masks(&folder.path().join("x.nii"), &little, &masks[..1]).unwrap_err().to_string();
