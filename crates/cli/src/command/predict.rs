@@ -43,7 +43,7 @@ pub struct Predict {
     /// Keep only the most probable hypotheses
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
-    /// Keep the smallest set that holds the hypothesis nearest to a reader's mask with this probability;
+    /// Keep the set that holds the hypothesis nearest to a reader's mask with this probability;
     /// `calibrate` the run for it first
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     coverage: Option<f64>,

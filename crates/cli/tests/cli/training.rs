@@ -312,7 +312,12 @@ fn sets_are_calibrated_and_kept() {
     place.run(&["generate", "shapes", "--size", "16", "--count", "one=1", "--out", "one"]).succeeds();
     place
         .run(&["calibrate", "run", "--data", "one", "--split", "one"])
-        .fails(2, &["the part 'one'", "at least 2 cases"]);
+        .fails(2, &["the part 'one'", "0.9 needs at least 9 calibration cases, not 1", "at most 0.5"]);
+    // What an earlier program wrote for two cases.
+    place.write("run/coverage.json", "[{\"level\": 0.9, \"mass\": 2.0, \"cases\": 2}]");
+    place
+        .run(&["predict", "run", image, "--coverage", "0.9", "--out", "x"])
+        .fails(2, &["coverage.json", "at least 9 calibration cases, not 2"]);
     place.run(&["calibrate", "run", "--split", "none"]).fails(2, &["no part 'none'"]);
 }
 
