@@ -51,7 +51,7 @@ pub struct Trainer {
     failures_in_a_row: u64,
     sums: EpochSums,
     census: Census,
-    /// The code that each training case was last assigned to.
+    /// The leading code of each training case when it was last seen.
     assigned: Vec<Option<usize>>,
     best_ged: Option<f64>,
 }
@@ -75,6 +75,11 @@ impl Trainer {
     /// A training at its start. The recipe is validated first.
     pub fn new(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
         recipe.validate()?;
+        for case in &validation {
+            if let Some(fault) = case.image.fault() {
+                return Err(Error::Data(multivalued_data::Error::mismatch(&case.id, fault)));
+            }
+        }
         let set = TrainingSet::new(train, recipe, device)?;
         let network = Network::new(recipe, device)?;
         let options = AdamOptions {
@@ -178,7 +183,7 @@ impl Trainer {
             }
         }
         let mut changed = 0;
-        for (&case, &code) in batch.cases.iter().zip(&result.first_codes).filter(|_| result.moved) {
+        for (&case, &code) in batch.cases.iter().zip(&result.leading_codes).filter(|_| result.moved) {
             let before = self.assigned[case].replace(code);
             changed += usize::from(before.is_some_and(|before| before != code));
         }
