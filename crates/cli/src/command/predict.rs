@@ -8,10 +8,11 @@ use multivalued_data::dataset::{is_image_name, read_slices};
 use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::Limits;
+use multivalued_data::metric::summary::{Summary, merged, short_list};
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
 use serde_json::{Value, json};
 
-use super::options::level;
+use super::options::{level, share};
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
@@ -47,6 +48,13 @@ pub struct Predict {
     /// `calibrate` the run for it first
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     coverage: Option<f64>,
+    /// Write at most so many hypotheses that stand for all: what is left out gives its probability to one that
+    /// is kept. The GED that this loses is stated
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["top", "coverage", "merge"])]
+    list: Option<u32>,
+    /// Merge hypotheses whose IoU is at least this, probabilities summed. The GED that this loses is stated
+    #[arg(long, value_name = "IOU", value_parser = share, conflicts_with_all = ["top", "coverage"])]
+    merge: Option<f64>,
     /// Also draw masks at random, each hypothesis by its probability
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
     samples: u32,
@@ -76,6 +84,7 @@ impl Predict {
         }
         folder::make(&self.out)?;
         let mut skipped = 0;
+        let mut losses = Vec::new();
         // One count at a time: that of the files, or that of the only one's slices.
         let alone = files.len() == 1;
         let mut counting = Counting::new(if alone { 0 } else { files.len() });
@@ -86,16 +95,26 @@ impl Predict {
                     complain(&format!("skipped: {fault}"));
                     skipped += 1;
                 }
-                other => other?,
+                other => losses.extend(other?),
             }
         }
         drop(counting);
         let left_out = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
         let done = counted(files.len() - skipped, "image");
-        say(&format!("{done} predicted{left_out}, in {}", self.out.display()))
+        say(&format!("{done} predicted{left_out}, in {}", self.out.display()))?;
+        match losses.iter().copied().reduce(f64::max) {
+            Some(most) => {
+                let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+                say(&format!(
+                    "GED between the short lists and all hypotheses: {mean:.4} on average, at most {most:.4}"
+                ))
+            }
+            None => Ok(()),
+        }
     }
 
-    /// Predicts one file. Its slices are counted where it is the only one.
+    /// Predicts one file, and gives what the short list of each slice loses where one is asked for. Its slices
+    /// are counted where it is the only one.
     fn predict(
         &self,
         model: &RunModel,
@@ -103,13 +122,18 @@ impl Predict {
         path: &Path,
         out: &Path,
         alone: bool,
-    ) -> Outcome {
+    ) -> Outcome<Vec<f64>> {
         let limits = Limits::default();
         let slices = read_slices(&[path.to_owned()], &limits)?;
         let images: Vec<&Image> = slices.iter().collect();
         let counting = Counting::new(if alone { images.len() } else { 0 });
         let all = model.predict(&path.display().to_string(), &images, counting)?;
-        let kept: Vec<Prediction> = all.iter().map(|prediction| self.kept(coverage, prediction)).collect();
+        let (kept, losses): (Vec<Prediction>, Vec<Option<f64>>) = all
+            .iter()
+            .map(|prediction| self.kept(coverage, prediction))
+            .collect::<Outcome<Vec<_>>>()?
+            .into_iter()
+            .unzip();
         folder::make_empty(out)?;
         let most = kept.iter().map(Prediction::len).max().unwrap_or(0);
         let mut files = Vec::new();
@@ -143,10 +167,13 @@ impl Predict {
             "image": path.display().to_string(),
             "model": self.run.display().to_string(),
             "coverage": coverage,
-            "slices": kept.iter().zip(&all).map(|(kept, all)| slice_json(kept, all, &files)).collect::<Vec<_>>(),
+            "list": self.list,
+            "merge": self.merge,
+            "slices": kept.iter().zip(&all).zip(&losses).map(|((kept, all), loss)| slice_json(kept, all, *loss, &files)).collect::<Vec<_>>(),
         });
         let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Io(error.to_string()))?;
-        folder::write(&out.join("prediction.json"), (text + "\n").as_bytes())
+        folder::write(&out.join("prediction.json"), (text + "\n").as_bytes())?;
+        Ok(losses.into_iter().flatten().collect())
     }
 
     /// Which hypothesis each sample of a slice shows; the same for the same file, slice and seed.
@@ -165,11 +192,24 @@ impl Predict {
         (0..self.samples).map(|_| one()).collect()
     }
 
-    /// What `--coverage` and `--top` leave; probabilities stay as they were.
-    fn kept(&self, coverage: Option<&Coverage>, prediction: &Prediction) -> Prediction {
+    /// What `--coverage` and `--top` leave, whose probabilities stay as they were; or the short list that
+    /// `--list` or `--merge` makes, with what it loses.
+    fn kept(
+        &self,
+        coverage: Option<&Coverage>,
+        prediction: &Prediction,
+    ) -> Outcome<(Prediction, Option<f64>)> {
+        let short = match (self.list, self.merge) {
+            (Some(count), _) => Some(short_list(prediction, count as usize)?),
+            (None, Some(iou)) => Some(merged(prediction, iou)?),
+            (None, None) => None,
+        };
+        if let Some(Summary { prediction, loss }) = short {
+            return Ok((prediction, Some(loss)));
+        }
         let mut kept = coverage.map_or_else(|| prediction.clone(), |coverage| coverage.set(prediction));
         kept.hypotheses.truncate(self.top.map_or(usize::MAX, |top| top as usize));
-        kept
+        Ok((kept, None))
     }
 }
 
@@ -241,16 +281,20 @@ fn unannotated(path: &Path, slice: usize, image: Image) -> Case {
 }
 
 /// What `prediction.json` says of one slice.
-fn slice_json(kept: &Prediction, all: &Prediction, files: &[String]) -> Value {
+fn slice_json(kept: &Prediction, all: &Prediction, loss: Option<f64>, files: &[String]) -> Value {
     let area =
         |one: &Hypothesis| (0..one.mask.classes()).map(|class| one.mask.area(class)).collect::<Vec<_>>();
     let row = |(one, file): (&Hypothesis, &String)| json!({ "file": file, "probability": one.probability, "code": one.code, "areas": area(one) });
+    // A short list drops nothing: its probabilities are sums over all.
+    let dropped: &[Hypothesis] = if loss.is_some() { &[] } else { &all.hypotheses[kept.len()..] };
     json!({
         // How many draws the probabilities were counted from; null where the model states them.
         "draws": all.draws,
         "hypotheses": kept.hypotheses.iter().zip(files).map(row).collect::<Vec<_>>(),
         // A sum over nothing is -0, which looks odd.
-        "dropped_probability": 0.0 + all.hypotheses.iter().skip(kept.len()).map(|one| f64::from(one.probability)).sum::<f64>(),
+        "dropped_probability": 0.0 + dropped.iter().map(|one| f64::from(one.probability)).sum::<f64>(),
+        // GED between all hypotheses and those listed here; null where none stands for others.
+        "list_loss": loss,
     })
 }
 
