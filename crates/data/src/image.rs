@@ -49,6 +49,24 @@ impl Image {
         self.channels
     }
 
+    /// Why no network can take the image: it has no pixels, or values that are no numbers.
+    pub fn fault(&self) -> Option<String> {
+        if self.pixels.is_empty() {
+            return Some(format!(
+                "the image has {}x{} pixels, that is none; leave it out",
+                self.width, self.height
+            ));
+        }
+        let bad = |value: &&f32| !value.is_finite();
+        let first = self.pixels.iter().position(|value| bad(&value))?;
+        let (x, y) = (first % self.width, first / self.width % self.height);
+        let count = self.pixels.iter().filter(bad).count();
+        let all = self.pixels.len();
+        Some(format!(
+            "{count} of {all} values are NaN or infinite, the first at column {x}, row {y}; repair the image or leave it out"
+        ))
+    }
+
     /// All planes, one after the other.
     pub fn pixels(&self) -> &[f32] {
         &self.pixels
@@ -63,5 +81,25 @@ impl Image {
     pub fn plane(&self, channel: usize) -> &[f32] {
         let size = self.width * self.height;
         &self.pixels[channel * size..(channel + 1) * size]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_without_pixels_or_with_values_that_are_no_numbers_have_a_fault() {
+        assert_eq!(Image::new(4, 3, 2, vec![f32::MAX; 24]).fault(), None);
+        for [width, height] in [[0, 3], [4, 0], [0, 0]] {
+            let fault = Image::new(width, height, 1, Vec::new()).fault().unwrap();
+            assert!(fault.contains(&format!("{width}x{height} pixels")), "{fault}");
+        }
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut image = Image::new(4, 3, 2, vec![0.0; 24]);
+            [18, 23].map(|at| image.pixels_mut()[at] = bad);
+            let fault = image.fault().unwrap();
+            assert!(fault.contains("2 of 24 values") && fault.contains("column 2, row 1"), "{fault}");
+        }
     }
 }

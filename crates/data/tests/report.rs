@@ -2,11 +2,10 @@
 
 mod sets;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use multivalued_data::evaluate::{Settings, evaluate};
-use multivalued_data::report::{FORMAT, Report, VERSION};
+use multivalued_data::report::{FORMAT, Intervals, Report, VERSION};
 use multivalued_data::synthetic::{oracle_ged, oracle_prediction};
 use multivalued_data::{Case, Mask, Prediction};
 use sets::{case, prediction, with_truth};
@@ -116,8 +115,9 @@ fn pooled_scores_by_hand() {
         assert!((mode.truth - 0.5).abs() < 1e-12, "{modes:?}");
     }
     // The probabilities of one group are alike, so resampling groups leaves the wider interval.
-    let width = |intervals: &BTreeMap<String, [f64; 2]>| {
-        intervals["mode_probability_mae"][1] - intervals["mode_probability_mae"][0]
+    let width = |intervals: &Intervals| {
+        let [low, high] = intervals["mode_probability_mae"].unwrap();
+        high - low
     };
     assert!(width(report.intervals_by_group.as_ref().unwrap()) > 1.2 * width(&report.intervals));
 }
@@ -140,6 +140,23 @@ fn a_case_scores_the_same_alone() {
     assert_eq!(all.images[7], alone.images[0]);
     assert!(alone.intervals_by_group.is_none());
     assert_eq!(alone.std_over_images["ged_exact"], 0.0);
+}
+
+#[test]
+fn intervals_from_one_image_or_one_group_are_not_known() {
+    let (mut cases, predictions) = study();
+    cases.truncate(3);
+    cases.iter_mut().for_each(|case| case.group = "the only patient".into());
+    let report = evaluate(&cases, &predictions[..3], &settings()).unwrap();
+    assert!(report.intervals["ged_exact"].is_some());
+    assert_eq!(report.intervals_by_group.as_ref().unwrap()["ged_exact"], None);
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert!(json["intervals_by_group"]["ged_exact"].is_null());
+    assert_eq!(serde_json::from_str::<Report>(&report.to_json()).unwrap(), report);
+    assert!(report.table().lines().any(|line| line.starts_with("ged_exact") && line.contains("not known")));
+
+    let alone = evaluate(&cases[..1], &predictions[..1], &settings()).unwrap();
+    assert!(alone.intervals.contains_key("ged_exact") && alone.intervals.values().all(Option::is_none));
 }
 
 #[test]

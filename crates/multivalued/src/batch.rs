@@ -148,6 +148,9 @@ impl TrainingSet {
                     ),
                 );
             }
+            if let Some(fault) = case.image.fault() {
+                return mismatch(case, fault);
+            }
             if size(case) != size(first) && recipe.augment.crop.is_none() {
                 let ([a, b], [c, d]) = (size(case), size(first));
                 return mismatch(
@@ -192,13 +195,20 @@ impl TrainingSet {
         Ok(set)
     }
 
-    /// Whether batches take time on this machine's processor.
+    /// Whether the cases are on a GPU, so that batches take no time on this machine's processor.
     pub fn is_resident(&self) -> bool {
         matches!(self.held, Held::Resident(_))
     }
 
     pub fn len(&self) -> usize {
         self.count
+    }
+
+    /// Makes cases such that no loss of theirs is finite.
+    #[cfg(test)]
+    pub fn poison(&mut self, cases: &[usize]) {
+        let Held::Prepared(prepared) = &mut self.held else { panic!("cases that are not augmented") };
+        cases.iter().for_each(|&case| prepared[case].image.fill(f32::NAN));
     }
 
     /// Normalises the image and gathers annotations that are the same output.

@@ -4,13 +4,13 @@
 //! # The method on one page
 //!
 //! An image encoder E_θ makes features; a generator G_θ turns them and one of N codes into an output; a
-//! classifier P_φ with a fixed simplex frame says how probable each code is for this image. Training finds
+//! classifier P_ϕ with a fixed simplex frame says how probable each code is for this image. Training finds
 //! for each annotation the code it belongs to, by the nearest output (or, as the paper writes it, by a pair
 //! encoder E_φ and the nearest code), and moves that code's output towards it and its probability up.
 //! At prediction, codes below ε are dropped: what is left are the N_x outputs of this image.
 //!
 //! ```text
-//!            ┌── P_φ ── p(c_j | x) ──────────────┐
+//!            ┌── P_ϕ ── p(c_j | x) ──────────────┐
 //! x ── E_θ ──┤                                   ├── {(y_j, p_j)},  j = 1 … N_x
 //!            └── decoder ── 1x1 head + W c_j ────┘
 //! ```

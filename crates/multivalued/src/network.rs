@@ -97,7 +97,7 @@ impl Network {
         match &self.0 {
             Kind::Multivalued(model) => predict_batch(model, recipe, images),
             Kind::ProbabilisticUnet(network) => {
-                network.predict_batch(&recipe.predict, &tensor_of(images, self.device()))
+                network.predict_batch(recipe, &tensor_of(images, self.device()))
             }
             Kind::Unet(network) => network.predict_batch(&tensor_of(images, self.device())),
         }

@@ -1,7 +1,7 @@
 //! Prediction: Algorithm 2 of the paper.
 //!
 //! ```text
-//! l, p ← E_θ(x), P_φ(E_θ(x))
+//! l, p ← E_θ(x), P_ϕ(E_θ(x))
 //! drop codes with p < ε;  y_j ← G_θ(l, c_j) for all that are left, in one batch
 //! merge equal outputs, renormalise, sort
 //! ```
@@ -13,11 +13,14 @@ use crate::batch::interleaved;
 use crate::error::caught;
 use crate::model::Model;
 use crate::network::Network;
-use crate::recipe::Recipe;
+use crate::recipe::{CodeEntry, ModelRecipe, Recipe};
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
 use multivalued_engine::{Device, Tape, Tensor, Var};
 use rayon::prelude::*;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
 use views::Views;
 
 /// Predicts weighted sets of masks for images of any size.
@@ -28,9 +31,9 @@ pub struct Predictor {
 
 /// Images, or views of them, that are encoded together, where they have one size.
 const TOGETHER: usize = 16;
-/// Values of one of the head's layers that are computed at once: half a gigabyte. All 256 codes of a batch
-/// of LIDC slices would need sixteen times that.
-const AT_ONCE: usize = 1 << 27;
+/// Values that the networks hold at once: a gigabyte. The same on every machine, so that results are, too.
+/// Sixteen images of 2048x2048 would need eight times that for a single layer.
+const AT_ONCE: usize = 1 << 28;
 
 impl Predictor {
     /// A predictor from trained networks and the recipe they were trained by.
@@ -55,8 +58,8 @@ impl Predictor {
         &self.recipe
     }
 
-    /// The weighted set of each image, most probable first. An error where an image has another number
-    /// of channels than the networks take.
+    /// The weighted set of each image, most probable first. An error where an image has another number of
+    /// channels than the networks take, no pixels, or values that are no numbers.
     pub fn predict(&self, images: &[&Image]) -> Result<Vec<Prediction>> {
         self.check(images)?;
         predict_images(&self.network, &self.recipe, images)
@@ -65,14 +68,19 @@ impl Predictor {
     /// Refuses images that [`predict`](Self::predict) would refuse.
     pub fn check(&self, images: &[&Image]) -> Result<()> {
         let takes = self.recipe.model.input_channels;
-        match images.iter().enumerate().find(|(_, image)| image.channels() != takes) {
-            None => Ok(()),
-            Some((at, image)) => Err(multivalued_data::Error::mismatch(
-                format!("image {} of {}", at + 1, images.len()),
-                format!("it has {} channels, the model takes {takes}; convert it", image.channels()),
-            )
-            .into()),
+        for (at, image) in images.iter().enumerate() {
+            let fault = match image.channels() {
+                has if has != takes => {
+                    Some(format!("it has {has} channels, the model takes {takes}; convert it"))
+                }
+                _ => image.fault(),
+            };
+            if let Some(fault) = fault {
+                let what = format!("image {} of {}", at + 1, images.len());
+                return Err(multivalued_data::Error::mismatch(what, fault).into());
+            }
         }
+        Ok(())
     }
 }
 
@@ -88,7 +96,9 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Resu
     let mut rest = images;
     while let Some(first) = rest.first() {
         let size = |image: &Image| recipe.data.resize.unwrap_or([image.width(), image.height()]);
-        let most = (TOGETHER / recipe.predict.views).max(1);
+        let views = recipe.predict.views;
+        let held = encoding_values(&recipe.model, size(first)) * views;
+        let most = (TOGETHER / views).min(AT_ONCE / held.max(1)).max(1);
         let alike = rest.iter().take(most).take_while(|image| size(image) == size(first)).count();
         let images: Vec<Image> = rest[..alike]
             .iter()
@@ -132,49 +142,132 @@ pub(crate) fn tensor_of(images: &[Image], device: &Device) -> Tensor {
     Tensor::from_slice(device, [images.len(), first.height(), first.width(), first.channels()], &pixels)
 }
 
-/// The same with so many values of the head at once; codes beyond that take turns.
+/// Values held while one image (or view) is encoded and decoded: every level's features, which the decoder
+/// needs, and what its last and largest block works on.
+fn encoding_values(model: &ModelRecipe, [width, height]: [usize; 2]) -> usize {
+    let levels: usize =
+        model.channels.iter().enumerate().map(|(level, channels)| (channels >> (2 * level)) + 1).sum();
+    let (finest, next) = (model.channels[0], model.channels.get(1).copied().unwrap_or(0));
+    // The coarser level enlarged, both side by side, and four of the block's own layers.
+    let block = next + (next + finest) + 4 * finest;
+    width * height * (model.input_channels + levels + block + model.head_width)
+}
+
+/// How many outputs of each of some images (or views) are generated at once.
+pub(crate) fn outputs_together(model: &ModelRecipe, images: usize, size: [usize; 2]) -> usize {
+    outputs_within(AT_ONCE, model, images, size)
+}
+
+fn outputs_within(at_once: usize, model: &ModelRecipe, images: usize, size: [usize; 2]) -> usize {
+    let held = match model.code_entry {
+        // Two of the head's layers.
+        CodeEntry::Head => 2 * size[0] * size[1] * model.head_width.max(model.channels[0]),
+        CodeEntry::Bottleneck => encoding_values(model, size),
+    };
+    (at_once / (images * held)).max(1)
+}
+
+/// Which views are encoded together, as ranges of all views of all images: those of whole images, or some of
+/// one image.
+fn parts(images: usize, views: usize, together: usize) -> Vec<Range<usize>> {
+    let all = images * views;
+    let (group, step) = match together / views {
+        0 => (views, together.max(1)),
+        whole => (all, whole * views),
+    };
+    let cut =
+        |start: usize| (start..start + group).step_by(step).map(move |at| at..(at + step).min(start + group));
+    (0..all).step_by(group).flat_map(cut).collect()
+}
+
+/// The same with so many values at once. Views beyond that are encoded one part after the other, and codes
+/// take turns.
 fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: usize) -> Vec<Prediction> {
     let options = &recipe.predict;
-    let [width, height] = [images[0].width(), images[0].height()];
-    let views = Views::new(recipe, [width, height]);
+    let size = [images[0].width(), images[0].height()];
+    let views = Views::new(recipe, size);
     let seen: Vec<Image> = images.par_iter().flat_map_iter(|image| views.of(image)).collect();
+    let parts = parts(images.len(), views.len(), at_once / encoding_values(&model.recipe, size));
     let tape = Tape::frozen(&model.parameters);
-    let encoded = model.encode(&tape, &Var::constant(tensor_of(&seen, model.device())));
+    let encode = |part: &Range<usize>| {
+        model.encode(&tape, &Var::constant(tensor_of(&seen[part.clone()], model.device())))
+    };
     let active = model.active_codes();
-    let stated = model.probabilities(&encoded, &active).into_tensor().to_vec();
+    let mut stated = Vec::new();
+    // Which codes are kept is known when all views have been seen. Several parts are then encoded once more:
+    // their features together are what there is no room for.
+    let mut encoded = None;
+    for part in &parts {
+        let of_part = encode(part);
+        stated.extend(model.probabilities(&of_part, &active).into_tensor().to_vec());
+        encoded = (parts.len() == 1).then_some(of_part);
+    }
     let rows: Vec<Vec<f32>> = stated
         .chunks_exact(views.len() * active.len())
         .map(|of_views| mean_row(of_views, active.len()))
         .collect();
     let best = |row: &[f32]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0);
-    let kept: Vec<usize> = (0..active.len())
-        .filter(|&j| rows.iter().any(|row| row[j] >= options.min_probability || best(row) == j))
-        .collect();
-    let mut found: Vec<Vec<Hypothesis>> = rows.iter().map(|_| Vec::new()).collect();
-    let head = model.recipe.head_width.max(model.recipe.channels[0]);
-    let turn = (at_once / (seen.len() * height * width * head)).max(1);
-    for kept in kept.chunks(turn) {
-        let codes: Vec<usize> = kept.iter().map(|&j| active[j]).collect();
-        let logits = model.generate_all(&tape, &encoded, &codes);
-        let channels = logits.shape().last();
-        let values = logits.into_tensor().to_vec();
-        let output = height * width * channels;
-        let of_images = values.par_chunks_exact(views.len() * kept.len() * output);
-        found.par_iter_mut().zip(&rows).zip(of_images).for_each(|((hypotheses, row), of_views)| {
-            for (at, &j) in kept.iter().enumerate() {
-                if row[j] >= options.min_probability || best(row) == j {
+    let is_kept = |row: &[f32], j: usize| row[j] >= options.min_probability || best(row) == j;
+    let kept: Vec<usize> = (0..active.len()).filter(|&j| rows.iter().any(|row| is_kept(row, j))).collect();
+    let mut found: Vec<Found> = rows.iter().map(|_| Found::default()).collect();
+    for part in &parts {
+        let encoded = encoded.take().unwrap_or_else(|| encode(part));
+        let turn = outputs_within(at_once, &model.recipe, part.len(), size);
+        let of_part = part.start / views.len()..part.end.div_ceil(views.len());
+        for kept in kept.chunks(turn) {
+            let codes: Vec<usize> = kept.iter().map(|&j| active[j]).collect();
+            let logits = model.generate_all(&tape, &encoded, &codes);
+            let channels = logits.shape().last();
+            let values = logits.into_tensor().to_vec();
+            let output = size[0] * size[1] * channels;
+            let of_images = values.par_chunks_exact(values.len() / of_part.len());
+            let found = found[of_part.clone()].par_iter_mut().zip(&rows[of_part.clone()]);
+            found.zip(of_images).for_each(|((found, row), of_views)| {
+                for (at, &j) in kept.iter().enumerate().filter(|(_, j)| is_kept(row, **j)) {
                     let of_views = of_views.chunks_exact(output).skip(at).step_by(kept.len());
-                    let mask = mask_of(&views.mean(of_views), width, height, channels);
-                    hypotheses.push(Hypothesis { mask, probability: row[j], code: active[j] });
+                    if let Some(mean) = found.mean(&views, j, part.start % views.len(), of_views) {
+                        let mask = mask_of(&mean, size[0], size[1], channels);
+                        found.hypotheses.push(Hypothesis { mask, probability: row[j], code: active[j] });
+                    }
                 }
-            }
-        });
+            });
+        }
     }
-    let settled = found.into_par_iter().map(|mut hypotheses| {
+    let settled = found.into_par_iter().map(|Found { mut hypotheses, .. }| {
         hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
         settle(hypotheses, options.merge_iou)
     });
     settled.collect()
+}
+
+/// One image's hypotheses as they are found.
+#[derive(Default)]
+struct Found {
+    hypotheses: Vec<Hypothesis>,
+    /// By code, the sums over the views so far where an image's views do not fit into one part.
+    sums: HashMap<usize, Vec<f32>>,
+}
+
+impl Found {
+    /// The mean of a code's outputs over all views, once the last of them is here.
+    fn mean<'l>(
+        &mut self,
+        views: &Views,
+        code: usize,
+        first: usize,
+        outputs: impl ExactSizeIterator<Item = &'l [f32]>,
+    ) -> Option<Cow<'l, [f32]>> {
+        let end = first + outputs.len();
+        if end - first == views.len() {
+            return Some(views.mean(outputs));
+        }
+        let sum = self.sums.entry(code).or_default();
+        views.add(sum, first, outputs);
+        if end < views.len() {
+            return None;
+        }
+        self.sums.remove(&code).map(Cow::Owned)
+    }
 }
 
 /// The mean of some rows.
@@ -239,14 +332,54 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_take_turns_say_the_same() {
-        let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, &[]);
-        let network = Network::new(&recipe, &Device::cpu()).unwrap();
-        let model = network.model().unwrap();
-        let [together, alone] =
-            [AT_ONCE, 1].map(|at_once| predict_in_turns(model, &recipe, &pictures(), at_once));
-        assert!(together.iter().any(|prediction| prediction.len() > 1), "{together:?}");
-        assert_eq!(together, alone);
+    fn codes_and_views_that_take_turns_say_the_same() {
+        let eight = ["augment.flip_horizontal=0.5", "augment.quarter_turns=true", "predict.views=8"];
+        let bottleneck = ["model.code_entry=bottleneck", "augment.flip_horizontal=0.5", "predict.views=2"];
+        for changes in [&[][..], &eight, &bottleneck] {
+            let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, changes);
+            let network = Network::new(&recipe, &Device::cpu()).unwrap();
+            let model = network.model().unwrap();
+            let one = encoding_values(&recipe.model, [16, 16]);
+            let together = predict_in_turns(model, &recipe, &pictures(), AT_ONCE);
+            assert!(together.iter().any(|prediction| prediction.len() > 1), "{together:?}");
+            for at_once in [1, 3 * one, 8 * one] {
+                assert_eq!(predict_in_turns(model, &recipe, &pictures(), at_once), together, "{at_once}");
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_whole_images_or_views_of_one() {
+        assert_eq!(parts(3, 1, 16), [0..3]);
+        assert_eq!(parts(3, 2, 4), [0..4, 4..6]);
+        assert_eq!(parts(2, 8, 3), [0..3, 3..6, 6..8, 8..11, 11..14, 14..16]);
+        assert_eq!(parts(2, 1, 0), [0..1, 1..2]);
+    }
+
+    #[test]
+    fn large_images_are_encoded_within_a_gigabyte() {
+        let model = &Recipe::named("lidc").unwrap().model;
+        let bytes = |side: usize| 4 * encoding_values(model, [side, side]);
+        // Sixteen of LIDC's slices go together; of 2048x2048 pixels it was 16 times this as well.
+        assert!(16 * bytes(128) <= 4 * AT_ONCE, "{}", bytes(128));
+        assert!(16 * bytes(2048) > 16 * (4 * AT_ONCE), "{}", bytes(2048));
+        // What is estimated is what is held: at least the finest level's features and the decoder's input.
+        assert!(encoding_values(model, [1, 1]) >= 2 * model.channels[0] + model.channels[1]);
+    }
+
+    #[test]
+    fn images_without_pixels_or_numbers_are_refused() {
+        let recipe = Recipe::named("shapes-tiny").unwrap();
+        let predictor = Predictor::new(Network::new(&recipe, &Device::cpu()).unwrap(), &recipe);
+        let sound = Image::new(16, 16, 1, vec![0.5; 256]);
+        for (bad, says) in [
+            (Image::new(0, 16, 1, Vec::new()), "0x16 pixels"),
+            (Image::new(16, 16, 1, [vec![0.5; 253], vec![f32::NAN; 3]].concat()), "3 of 256 values are NaN"),
+            (Image::new(2, 2, 1, vec![f32::INFINITY; 4]), "4 of 4 values"),
+        ] {
+            let message = predictor.predict(&[&sound, &bad]).unwrap_err().to_string();
+            assert!(message.contains("image 2 of 2") && message.contains(says), "{message}");
+        }
     }
 
     /// Two images of nothing in particular.

@@ -1,4 +1,4 @@
-//! `calibrate`: how much probability a set of hypotheses must hold to cover readers at a stated level.
+//! `calibrate`: how much probability a set of hypotheses may hold and still covers readers at a stated level.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use multivalued::Coverage;
 
 use super::options::{Loading, level};
 use crate::device::DeviceChoice;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::run::cases::{Cases, TEST, VALIDATION};
 use crate::run::model::RunModel;
 use crate::run::{RunFolder, levels};
@@ -51,18 +51,13 @@ impl Calibrate {
         };
         let (part, calibration) = cases.take(self.split.as_deref(), VALIDATION)?;
         let predictions = model.predict_cases(&calibration)?;
-        let coverage =
-            Coverage::calibrate(self.coverage, &calibration, &predictions).map_err(|error| match error {
-                multivalued::Error::Recipe { reason, .. } => {
-                    Failure::user(format!("the part '{part}'"), reason)
-                }
-                other => other.into(),
-            })?;
+        let coverage = Coverage::calibrate(self.coverage, &calibration, &predictions)
+            .map_err(|error| levels::refused(error, format!("the part '{part}'")))?;
         levels::add(&run, coverage)?;
         let mut rows = vec![
             ("level", format!("{}", coverage.level)),
             ("calibrated on", format!("{} cases of {part}", coverage.cases)),
-            ("mass a set must reach", format!("{:.4}", coverage.mass.min(1.0))),
+            ("most that a set holds", format!("{:.4}", coverage.mass)),
         ];
         if part != TEST && cases.has(TEST) {
             let (_, test) = cases.take(None, TEST)?;

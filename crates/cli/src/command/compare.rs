@@ -206,7 +206,7 @@ fn score_row(key: &str, runs: &[Compared], comparable: bool) -> Vec<String> {
         None => "-".to_owned(),
         Some(value) => {
             let mark = if best == Some(*value) && comparable && runs.len() > 1 { "*" } else { "" };
-            let interval = run.report.intervals.get(key);
+            let interval = run.report.intervals.get(key).copied().flatten();
             let half = interval.map(|[low, high]| format!(" ±{:.4}", 0.5 * (high - low)));
             format!("{mark}{value:.4}{}", half.unwrap_or_default())
         }

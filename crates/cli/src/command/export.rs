@@ -7,7 +7,7 @@ use multivalued::Model;
 use multivalued::recipe::{DataRecipe, MethodKind};
 use multivalued::shipped;
 use multivalued_data::dataset::{Dataset, Layout};
-use multivalued_data::report::Report;
+use multivalued_data::report::{NOT_KNOWN, Report};
 use multivalued_engine::Device;
 
 use super::options::Reading;
@@ -253,8 +253,8 @@ impl Card<'_> {
         );
         for (key, meaning) in SHOWN {
             let Some((_, value)) = numbers.iter().find(|(name, _)| *name == key) else { continue };
-            let interval = self.report.intervals.get(key);
-            let interval = interval.map_or("-".into(), |[low, high]| format!("{low:.4} to {high:.4}"));
+            let interval = self.report.intervals.get(key).copied().flatten();
+            let interval = interval.map_or(NOT_KNOWN.into(), |[low, high]| format!("{low:.4} to {high:.4}"));
             text += &format!("| `{key}` | {value:.4} | {interval} | {meaning} |\n");
         }
         text

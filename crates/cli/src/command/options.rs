@@ -47,6 +47,14 @@ impl Loading {
     }
 }
 
+/// An IoU, as `--merge` wants it: at 0 everything would be one.
+pub fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("an IoU lies above 0 and is at most 1, such as 0.9".to_owned()),
+    }
+}
+
 /// A share of cases that conformal sets shall cover, as `--coverage` wants it.
 pub fn level(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

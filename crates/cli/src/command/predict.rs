@@ -8,10 +8,11 @@ use multivalued_data::dataset::{Slices, is_image_name};
 use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::Limits;
+use multivalued_data::metric::summary::{Summary, merged, short_list};
 use multivalued_data::{Case, CompactMask, Hypothesis, Image, Mask, Prediction};
 use serde_json::{Value, json};
 
-use super::options::level;
+use super::options::{level, share};
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
@@ -46,10 +47,17 @@ pub struct Predict {
     /// Keep only the most probable hypotheses
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
-    /// Keep the smallest set that holds the hypothesis nearest to a reader's mask with this probability;
+    /// Keep the set that holds the hypothesis nearest to a reader's mask with this probability;
     /// `calibrate` the run for it first
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     coverage: Option<f64>,
+    /// Write at most so many hypotheses that stand for all: what is left out gives its probability to one that
+    /// is kept. The GED that this loses is stated
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["top", "coverage", "merge"])]
+    list: Option<u32>,
+    /// Merge hypotheses whose IoU is at least this, probabilities summed. The GED that this loses is stated
+    #[arg(long, value_name = "IOU", value_parser = share, conflicts_with_all = ["top", "coverage"])]
+    merge: Option<f64>,
     /// Also draw masks at random, each hypothesis by its probability
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
     samples: u32,
@@ -79,6 +87,7 @@ impl Predict {
         }
         folder::make(&self.out)?;
         let mut skipped = 0;
+        let mut losses = Vec::new();
         // One count at a time: that of the files, or that of the only one's slices.
         let alone = files.len() == 1;
         let mut counting = Counting::new(if alone { 0 } else { files.len() });
@@ -89,16 +98,26 @@ impl Predict {
                     complain(&format!("skipped: {fault}"));
                     skipped += 1;
                 }
-                other => other?,
+                other => losses.extend(other?),
             }
         }
         drop(counting);
         let left_out = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
         let done = counted(files.len() - skipped, "image");
-        say(&format!("{done} predicted{left_out}, in {}", self.out.display()))
+        say(&format!("{done} predicted{left_out}, in {}", self.out.display()))?;
+        match losses.iter().copied().reduce(f64::max) {
+            Some(most) => {
+                let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+                say(&format!(
+                    "GED between the short lists and all hypotheses: {mean:.4} on average, at most {most:.4}"
+                ))
+            }
+            None => Ok(()),
+        }
     }
 
-    /// Predicts one file. Its slices are counted where it is the only one.
+    /// Predicts one file, and gives what the short list of each slice loses where one is asked for. Its slices
+    /// are counted where it is the only one.
     fn predict(
         &self,
         model: &RunModel,
@@ -106,12 +125,12 @@ impl Predict {
         path: &Path,
         out: &Path,
         alone: bool,
-    ) -> Outcome {
+    ) -> Outcome<Vec<f64>> {
         let limits = Limits::default();
         let slices = Slices::open(&[path.to_owned()], &limits)?;
         let predicted = self.predict_slices(model, coverage, path, &slices, alone)?;
         folder::make_empty(out)?;
-        let most = predicted.iter().map(|slice| slice.kept).max().unwrap_or(0);
+        let most = predicted.iter().map(|slice| slice.kept().len()).max().unwrap_or(0);
         let mut files = Vec::new();
         for rank in 0..most {
             let stem = out.join(format!("hypothesis-{}", rank + 1));
@@ -125,7 +144,7 @@ impl Predict {
             let drawn = predicted
                 .iter()
                 .zip(&draws)
-                .map(|(slice, draws)| slice.hypotheses[draws[sample]].mask.mask());
+                .map(|(slice, draws)| slice.all[draws[sample]].mask.mask());
             write_masks_like(path, &stem, &drawn.collect::<Vec<Mask>>(), &limits)?;
         }
         // A volume's sheet shows some slices from one end to the other.
@@ -144,10 +163,13 @@ impl Predict {
             "image": path.display().to_string(),
             "model": self.run.display().to_string(),
             "coverage": coverage,
+            "list": self.list,
+            "merge": self.merge,
             "slices": predicted.iter().map(|slice| slice.json(&files)).collect::<Vec<_>>(),
         });
         let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Io(error.to_string()))?;
-        folder::write(&out.join("prediction.json"), (text + "\n").as_bytes())
+        folder::write(&out.join("prediction.json"), (text + "\n").as_bytes())?;
+        Ok(predicted.iter().filter_map(|slice| slice.loss).collect())
     }
 
     /// Predicts some slices after the other, so that a volume is in memory as its file stores it.
@@ -167,8 +189,8 @@ impl Predict {
             let images = next.map(|z| slices.image(z)).collect::<Result<Vec<Image>, _>>()?;
             let images: Vec<&Image> = images.iter().collect();
             for prediction in model.predict(&place, &images, Counting::new(0))? {
-                let kept = self.kept(coverage, &prediction).len();
-                predicted.push(Predicted::new(&prediction, kept));
+                let (kept, loss) = self.kept(coverage, &prediction)?;
+                predicted.push(Predicted::new(&prediction, &kept, loss));
             }
             counting.reached(predicted.len());
         }
@@ -178,10 +200,10 @@ impl Predict {
     /// Which hypothesis each sample of a slice shows; the same for the same file, slice and seed.
     fn draws(&self, slice: &Predicted, path: &Path, at: usize) -> Vec<usize> {
         let mut draw = Draw::new(self.seed, &["sample", &stem(path)], at as u64);
-        let last = slice.hypotheses.len() - 1;
+        let last = slice.all.len() - 1;
         let mut one = || {
             let mut rest = draw.unit();
-            let found = slice.hypotheses.iter().position(|hypothesis| {
+            let found = slice.all.iter().position(|hypothesis| {
                 rest -= f64::from(hypothesis.probability);
                 rest < 0.0
             });
@@ -191,11 +213,24 @@ impl Predict {
         (0..self.samples).map(|_| one()).collect()
     }
 
-    /// What `--coverage` and `--top` leave; probabilities stay as they were.
-    fn kept(&self, coverage: Option<&Coverage>, prediction: &Prediction) -> Prediction {
+    /// What `--coverage` and `--top` leave, whose probabilities stay as they were; or the short list that
+    /// `--list` or `--merge` makes, with what it loses.
+    fn kept(
+        &self,
+        coverage: Option<&Coverage>,
+        prediction: &Prediction,
+    ) -> Outcome<(Prediction, Option<f64>)> {
+        let short = match (self.list, self.merge) {
+            (Some(count), _) => Some(short_list(prediction, count as usize)?),
+            (None, Some(iou)) => Some(merged(prediction, iou)?),
+            (None, None) => None,
+        };
+        if let Some(Summary { prediction, loss }) = short {
+            return Ok((prediction, Some(loss)));
+        }
         let mut kept = coverage.map_or_else(|| prediction.clone(), |coverage| coverage.set(prediction));
         kept.hypotheses.truncate(self.top.map_or(usize::MAX, |top| top as usize));
-        kept
+        Ok((kept, None))
     }
 }
 
@@ -260,9 +295,13 @@ fn unannotated(path: &Path, slice: usize, image: Image) -> Case {
 /// A slice's hypotheses in few bytes.
 struct Predicted {
     /// All of them, the most probable first.
-    hypotheses: Vec<PackedHypothesis>,
-    /// How many of them, from the first on, are written.
+    all: Vec<PackedHypothesis>,
+    /// How many of them, from the first on, are written where no short list stands for all.
     kept: usize,
+    /// The short list, where one was asked for.
+    short: Option<Vec<PackedHypothesis>>,
+    /// GED between all hypotheses and the short list.
+    loss: Option<f64>,
     /// How many draws the probabilities were counted from; none where the model states them.
     draws: Option<usize>,
 }
@@ -274,13 +313,24 @@ struct PackedHypothesis {
 }
 
 impl Predicted {
-    fn new(prediction: &Prediction, kept: usize) -> Self {
+    fn new(all: &Prediction, kept: &Prediction, loss: Option<f64>) -> Self {
         let pack = |one: &Hypothesis| PackedHypothesis {
             mask: CompactMask::new(&one.mask),
             probability: one.probability,
             code: one.code,
         };
-        Self { hypotheses: prediction.hypotheses.iter().map(pack).collect(), kept, draws: prediction.draws }
+        Self {
+            all: all.hypotheses.iter().map(pack).collect(),
+            kept: kept.len(),
+            short: loss.map(|_| kept.hypotheses.iter().map(pack).collect()),
+            loss,
+            draws: all.draws,
+        }
+    }
+
+    /// What is written.
+    fn kept(&self) -> &[PackedHypothesis] {
+        self.short.as_deref().unwrap_or(&self.all[..self.kept])
     }
 
     /// What is kept, unpacked.
@@ -290,18 +340,15 @@ impl Predicted {
             probability: one.probability,
             code: one.code,
         };
-        Prediction {
-            hypotheses: self.hypotheses[..self.kept].iter().map(unpack).collect(),
-            draws: self.draws,
-        }
+        Prediction { hypotheses: self.kept().iter().map(unpack).collect(), draws: self.draws }
     }
 
     /// The mask of a rank; empty where the slice has fewer hypotheses.
     fn mask_at(&self, rank: usize) -> Mask {
-        match self.hypotheses[..self.kept].get(rank) {
+        match self.kept().get(rank) {
             Some(one) => one.mask.mask(),
             None => {
-                let [width, height, classes] = self.hypotheses[0].mask.size();
+                let [width, height, classes] = self.all[0].mask.size();
                 Mask::empty(width, height, classes)
             }
         }
@@ -314,12 +361,15 @@ impl Predicted {
             let areas: Vec<usize> = (0..mask.classes()).map(|class| mask.area(class)).collect();
             json!({ "file": file, "probability": one.probability, "code": one.code, "areas": areas })
         };
-        let (kept, dropped) = self.hypotheses.split_at(self.kept);
+        // A short list drops nothing: its probabilities are sums over all.
+        let dropped = if self.short.is_some() { &[] } else { &self.all[self.kept..] };
         json!({
             "draws": self.draws,
-            "hypotheses": kept.iter().zip(files).map(row).collect::<Vec<_>>(),
+            "hypotheses": self.kept().iter().zip(files).map(row).collect::<Vec<_>>(),
             // A sum over nothing is -0, which looks odd.
             "dropped_probability": 0.0 + dropped.iter().map(|one| f64::from(one.probability)).sum::<f64>(),
+            // GED between all hypotheses and those listed here; null where none stands for others.
+            "list_loss": self.loss,
         })
     }
 }

@@ -9,7 +9,7 @@ mod strip;
 
 use multivalued_data::metric::calibration::ReliabilityBin;
 use multivalued_data::metric::ged::WHY_THE_LIMIT;
-use multivalued_data::report::Report;
+use multivalued_data::report::{NOT_KNOWN, Report};
 
 pub use figure::{Drawn, figures};
 
@@ -69,7 +69,7 @@ impl Page<'_> {
         let scores = &summary.scores;
         let interval = |key: &str| {
             let found = self.report.intervals.get(key);
-            found.map_or(String::new(), |[low, high]| format!(", 95 % {} to {}", number(*low), number(*high)))
+            found.map_or(String::new(), |found| format!(", 95 % {}", range(found)))
         };
         let mut tiles = Vec::new();
         let mut name = "GED";
@@ -182,17 +182,15 @@ impl Page<'_> {
 
     fn scores(&self) -> String {
         let report = self.report;
-        let range = |found: Option<&[f64; 2]>| {
-            found.map_or(String::new(), |[low, high]| format!("{} to {}", number(*low), number(*high)))
-        };
+        let cell = |found: Option<&Option<[f64; 2]>>| found.map_or(String::new(), range);
         let groups = report.intervals_by_group.as_ref();
         let row = |(key, value): (&str, f64)| {
-            let by_group = groups.map_or(String::new(), |all| format!("<td>{}</td>", range(all.get(key))));
+            let by_group = groups.map_or(String::new(), |all| format!("<td>{}</td>", cell(all.get(key))));
             format!(
                 "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{by_group}<td>{}</td></tr>",
                 escaped(key),
                 number(value),
-                range(report.intervals.get(key)),
+                cell(report.intervals.get(key)),
                 report.std_over_images.get(key).map_or(String::new(), |std| number(*std)),
             )
         };
@@ -226,6 +224,11 @@ impl Page<'_> {
         };
         format!("<h2>Where this comes from</h2>\n<div class=\"wide\">{}</div>\n{recipe}", fact_table(&facts))
     }
+}
+
+/// An interval in words.
+fn range(interval: &Option<[f64; 2]>) -> String {
+    interval.map_or(NOT_KNOWN.into(), |[low, high]| format!("{} to {}", number(low), number(high)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `coverage.json`: the conformal levels that a run was calibrated for.
 
+use std::fmt::Display;
+
 use multivalued::Coverage;
 
 use super::RunFolder;
@@ -29,11 +31,21 @@ pub fn add(run: &RunFolder, coverage: Coverage) -> Outcome {
 /// The level that is asked for.
 pub fn at(run: &RunFolder, level: f64) -> Outcome<Coverage> {
     let levels = read(run)?;
-    levels.iter().find(|known| known.level == level).copied().ok_or_else(|| {
+    let known = levels.iter().find(|known| known.level == level).copied().ok_or_else(|| {
         let place = run.path().display();
         Failure::user(
             place.to_string(),
             format!("is not calibrated for a coverage of {level}; run `multivalued calibrate {place} --coverage {level}` first"),
         )
-    })
+    })?;
+    known.check().map_err(|error| refused(error, run.coverage().display()))?;
+    Ok(known)
+}
+
+/// A level that cannot be had, said of the place that the cases or the level come from.
+pub fn refused(error: multivalued::Error, place: impl Display) -> Failure {
+    match error {
+        multivalued::Error::Recipe { reason, .. } => Failure::user(place, reason),
+        other => other.into(),
+    }
 }

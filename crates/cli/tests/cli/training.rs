@@ -294,6 +294,40 @@ fn readers_who_all_say_the_same_collapse_the_codebook_without_harm() {
 }
 
 #[test]
+fn a_short_list_stands_for_all_hypotheses() {
+    let place = Workplace::with_recipe();
+    place.train("run", &["--set", "predict.merge_iou=1"]).succeeds();
+    place.run(&["generate", "shapes", "--size", "16", "--count", "test=1", "--out", "set"]).succeeds();
+    let image = "set/images/shapes-test-00000.png";
+    let slice = |out: &str, options: &[&str]| -> serde_json::Value {
+        let said = place.run(&[&["predict", "run", image, "--out", out], options].concat()).succeeds().out;
+        assert_eq!(said.contains("GED between the short lists and all"), !options.is_empty(), "{said}");
+        let text = fs::read_to_string(place.path(out).join("shapes-test-00000/prediction.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["slices"][0].clone()
+    };
+    let count = |slice: &serde_json::Value| slice["hypotheses"].as_array().unwrap().len();
+    let all = slice("all", &[]);
+    assert!(count(&all) > 2 && all["list_loss"].is_null(), "{all}");
+    let two = slice("two", &["--list", "2"]);
+    assert!(count(&two) <= 2 && two["list_loss"].as_f64().unwrap() >= 0.0, "{two}");
+    assert_eq!(two["dropped_probability"], 0.0);
+    let sum = |slice: &serde_json::Value| -> f64 {
+        slice["hypotheses"].as_array().unwrap().iter().map(|one| one["probability"].as_f64().unwrap()).sum()
+    };
+    assert!((sum(&two) - 1.0).abs() < 1e-5 && !place.path("two/shapes-test-00000/hypothesis-3.png").exists());
+    let whole = slice("whole", &["--list", "99"]);
+    assert_eq!((&whole["hypotheses"], &whole["list_loss"]), (&all["hypotheses"], &serde_json::json!(0.0)));
+    assert_eq!(slice("equal", &["--merge", "1"])["hypotheses"], all["hypotheses"]);
+    assert!(count(&slice("merged", &["--merge", "0.001"])) < count(&all));
+    for more in [&["--top", "1"][..], &["--coverage", "0.5"], &["--merge", "0.5"]] {
+        let options = [&["predict", "run", image, "--list", "2", "--out", "x"], more].concat();
+        place.run(&options).fails(2, &["--list", "cannot be used with", more[0]]);
+    }
+    place.run(&["predict", "run", image, "--merge", "0", "--out", "x"]).fails(2, &["--merge", "above 0"]);
+    place.run(&["predict", "run", image, "--list", "0", "--out", "x"]).fails(2, &["--list"]);
+}
+
+#[test]
 fn sets_are_calibrated_and_kept() {
     let place = Workplace::with_recipe();
     place.train("run", &[]).succeeds();
@@ -312,7 +346,12 @@ fn sets_are_calibrated_and_kept() {
     place.run(&["generate", "shapes", "--size", "16", "--count", "one=1", "--out", "one"]).succeeds();
     place
         .run(&["calibrate", "run", "--data", "one", "--split", "one"])
-        .fails(2, &["the part 'one'", "at least 2 cases"]);
+        .fails(2, &["the part 'one'", "0.9 needs at least 9 calibration cases, not 1", "at most 0.5"]);
+    // What an earlier program wrote for two cases.
+    place.write("run/coverage.json", "[{\"level\": 0.9, \"mass\": 2.0, \"cases\": 2}]");
+    place
+        .run(&["predict", "run", image, "--coverage", "0.9", "--out", "x"])
+        .fails(2, &["coverage.json", "at least 9 calibration cases, not 2"]);
     place.run(&["calibrate", "run", "--split", "none"]).fails(2, &["no part 'none'"]);
 }
 

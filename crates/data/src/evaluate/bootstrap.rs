@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::Settings;
 use crate::draw::Draw;
+use crate::report::Intervals;
 
 /// The share of resamples that lie inside an interval.
 pub(crate) const LEVEL: f64 = 0.95;
@@ -39,12 +40,16 @@ fn add(totals: &mut [f64], row: &[f64], times: f64) {
 }
 
 /// For each number of the summary the interval that holds 95 % of its values over resamples of the
-/// units. Each resample has its own stream, so threads do not matter.
+/// units; none where there is one unit, whose resamples are all the same and say nothing of its spread.
+/// Each resample has its own stream, so threads do not matter.
 pub(super) fn intervals(
     units: &[Vec<f64>],
     settings: &Settings,
     summary: impl Fn(&[f64]) -> Vec<(&'static str, f64)> + Sync,
-) -> BTreeMap<String, [f64; 2]> {
+) -> Intervals {
+    if let [one] = units {
+        return summary(one).into_iter().map(|(key, _)| (key.to_owned(), None)).collect();
+    }
     let resampled: Vec<Vec<(&str, f64)>> = (0..settings.resamples)
         .into_par_iter()
         .map(|resample| {
@@ -64,7 +69,7 @@ pub(super) fn intervals(
     for (key, value) in resampled.into_iter().flatten() {
         values.entry(key.to_owned()).or_default().push(value);
     }
-    values.into_iter().map(|(key, values)| (key, interval(values))).collect()
+    values.into_iter().map(|(key, values)| (key, Some(interval(values)))).collect()
 }
 
 fn interval(mut values: Vec<f64>) -> [f64; 2] {
@@ -86,9 +91,15 @@ mod tests {
         let units: Vec<Vec<f64>> = (0..400).map(|k| vec![1.0, if k % 2 == 0 { 1.0 } else { -1.0 }]).collect();
         let settings = Settings { resamples: 2000, ..Settings::new("test") };
         let found = intervals(&units, &settings, |totals| vec![("mean", totals[1] / totals[0])]);
-        let [low, high] = found["mean"];
+        let [low, high] = found["mean"].unwrap();
         assert!(low < 0.0 && high > 0.0);
         assert!((high - low - 0.196).abs() < 0.02, "{low} {high}");
+    }
+
+    #[test]
+    fn the_interval_from_one_unit_is_not_known() {
+        let found = intervals(&[vec![1.0, 5.0]], &Settings::new("test"), |totals| vec![("mean", totals[1])]);
+        assert_eq!(found["mean"], None);
     }
 
     #[test]

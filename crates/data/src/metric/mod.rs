@@ -13,6 +13,7 @@
 //! | [`soft`] | marginal maps and soft Dice |
 //! | [`calibration`] | pixels, modes and emptiness: are the probabilities honest? |
 //! | [`count`] | N_x, the number of outputs that matter |
+//! | [`summary`] | a short list of hypotheses in place of a long one, and what it loses |
 //! | [`truth`] | against known modes: recall, precision, probabilities |
 //!
 //! Two exact solvers serve [`matching`]: [`assignment`] and [`transport`].
@@ -26,6 +27,7 @@ pub mod ged;
 pub mod matching;
 pub mod overlap;
 pub mod soft;
+pub mod summary;
 pub mod transport;
 pub mod truth;
 pub(crate) mod weighted;

@@ -19,6 +19,13 @@ pub const FORMAT: &str = "multivalued-report";
 /// Grows when a key changes its meaning or leaves; new keys do not change it.
 pub const VERSION: u32 = 1;
 
+/// Low and high ends under the summary's keys; none (null in the document) where one image or group is all
+/// there is.
+pub type Intervals = BTreeMap<String, Option<[f64; 2]>>;
+
+/// How tables and pages say that an interval is none.
+pub const NOT_KNOWN: &str = "not known";
+
 /// An evaluation, ready to be written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -42,11 +49,11 @@ pub struct Report {
     pub empty_outputs: f64,
     /// One number per score.
     pub summary: Summary,
-    /// 95 % bootstrap intervals over images, under the summary's keys.
-    pub intervals: BTreeMap<String, [f64; 2]>,
+    /// 95 % bootstrap intervals over images.
+    pub intervals: Intervals,
     /// The same over groups, where groups hold several images.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub intervals_by_group: Option<BTreeMap<String, [f64; 2]>>,
+    pub intervals_by_group: Option<Intervals>,
     /// Standard deviation over images, not over training runs.
     pub std_over_images: BTreeMap<String, f64>,
     /// The predicted probability of each true mode, by its place in the truth; empty where the truth is not

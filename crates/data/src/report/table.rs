@@ -1,9 +1,8 @@
 //! The summary as text, aligned for a terminal or a log.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::Report;
+use super::{Intervals, NOT_KNOWN, Report};
 use crate::metric::ged::WHY_THE_LIMIT;
 
 pub(super) fn render(report: &Report) -> String {
@@ -56,7 +55,10 @@ fn number(value: f64) -> String {
     format!("{value:.4}")
 }
 
-fn interval(intervals: Option<&BTreeMap<String, [f64; 2]>>, key: &str) -> String {
-    let found = intervals.and_then(|intervals| intervals.get(key));
-    found.map_or(String::new(), |[low, high]| format!("{low:.4} .. {high:.4}"))
+fn interval(intervals: Option<&Intervals>, key: &str) -> String {
+    match intervals.and_then(|intervals| intervals.get(key)) {
+        Some(Some([low, high])) => format!("{low:.4} .. {high:.4}"),
+        Some(None) => NOT_KNOWN.into(),
+        None => String::new(),
+    }
 }

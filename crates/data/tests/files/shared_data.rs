@@ -84,8 +84,8 @@ fn lidc_test_has_the_stated_counts_and_is_scored() {
         let excess = (sampled - scores.ged_exact) * n / scores.diversity_outputs;
         assert!((excess - 1.0).abs() < 0.05, "n {n}: {excess} of the diversity");
     }
-    let [low, high] = report.intervals["ged_exact"];
-    let [group_low, group_high] = report.intervals_by_group.unwrap()["ged_exact"];
+    let [low, high] = report.intervals["ged_exact"].unwrap();
+    let [group_low, group_high] = report.intervals_by_group.unwrap()["ged_exact"].unwrap();
     assert!(high - low < group_high - group_low, "slices of one patient are alike");
 }
 

@@ -1,5 +1,5 @@
-//! CPU kernels. The only place with `unsafe`: vector instructions, and outputs that several tasks
-//! write at once. Everything takes slices and plain shapes and checks their sizes; nothing here
+//! CPU kernels. Beside `cuda` the only place with `unsafe`: vector instructions, and outputs that several
+//! tasks write at once. Everything takes slices and plain shapes and checks their sizes; nothing here
 //! knows of tensors or gradients.
 #![allow(unsafe_code)]
 

@@ -17,8 +17,8 @@ use super::{Losses, descend, shares};
 use crate::batch::Batch;
 use crate::loss::cross_entropy_sum;
 use crate::model::Init;
-use crate::predict::mask_of;
-use crate::recipe::{MethodRecipe, PredictRecipe, Recipe};
+use crate::predict::{mask_of, outputs_together};
+use crate::recipe::{MethodRecipe, Recipe};
 use crate::train::StepResult;
 use crate::train::schedule::learning_rate;
 use multivalued_data::draw::Draw;
@@ -100,17 +100,20 @@ impl ProbabilisticUnet {
 
     /// Samples of the prior for each image. Its noise is drawn from the image's own content, so that an
     /// image gets the same samples alone, in any batch and at any place of a data set.
-    pub fn predict_batch(&self, options: &PredictRecipe, images: &Tensor) -> Vec<Prediction> {
+    pub fn predict_batch(&self, recipe: &Recipe, images: &Tensor) -> Vec<Prediction> {
+        let options = &recipe.predict;
         let tape = Tape::frozen(&self.parameters);
         let constant = Var::constant(images.clone());
         let prior = self.prior.forward(&tape, &constant);
         let features = self.body.features(&tape, &constant);
         let values = images.to_vec();
-        let count = images.shape()[0];
+        let [count, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
+        let together =
+            outputs_together(&recipe.model, count, [width, height]).min((OUTPUTS_TOGETHER / count).max(1));
         let mut draws: Vec<Draw> = values.chunks_exact(values.len() / count).map(noise_of).collect();
         let mut masks: Vec<Vec<Mask>> = vec![Vec::with_capacity(options.samples); count];
         while masks[0].len() < options.samples {
-            let part = (OUTPUTS_TOGETHER / count).clamp(1, options.samples - masks[0].len());
+            let part = together.min(options.samples - masks[0].len());
             let latent = self.method.latent_dim;
             let noise: Vec<f32> = draws
                 .iter_mut()

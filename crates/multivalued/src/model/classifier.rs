@@ -1,4 +1,4 @@
-//! P_φ: how probable each code is for an image.
+//! P_ϕ: how probable each code is for an image.
 
 use super::blocks::{Init, Linear};
 use super::simplex_etf::simplex_etf;

@@ -1,4 +1,4 @@
-//! The networks of the framework and what they share: E_θ, E_φ, G_θ, P_φ and C.
+//! The networks of the framework and what they share: E_θ, E_φ, G_θ, P_ϕ and C.
 
 mod blocks;
 mod classifier;

@@ -42,10 +42,16 @@ impl Views {
         if self.len() == 1 {
             return outputs.next().map_or_else(Cow::default, Cow::Borrowed);
         }
+        let mut mean = Vec::new();
+        self.add(&mut mean, 0, outputs);
+        mean.into()
+    }
+
+    /// Adds what some views, from the `first` on, contribute to the mean, which is empty before.
+    pub fn add<'l>(&self, mean: &mut Vec<f32>, first: usize, outputs: impl IntoIterator<Item = &'l [f32]>) {
         let [width, height] = self.size;
         let pixels = width * height;
-        let mut mean = Vec::new();
-        for (way_back, output) in self.ways_back.iter().zip(outputs) {
+        for (way_back, output) in self.ways_back[first..].iter().zip(outputs) {
             let channels = output.len() / pixels;
             let planes = (0..output.len()).map(|at| output[at % pixels * channels + at / pixels]).collect();
             let back = way_back.apply(&Image::new(width, height, channels, planes));
@@ -58,7 +64,6 @@ impl Views {
                 }
             }
         }
-        mean.into()
     }
 }
 

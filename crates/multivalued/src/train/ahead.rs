@@ -49,6 +49,14 @@ impl Batches {
     }
 }
 
+#[cfg(test)]
+impl super::Trainer {
+    /// Makes training cases such that no loss of theirs is finite.
+    pub(crate) fn poison(&mut self, cases: &[usize]) {
+        Arc::get_mut(&mut self.batches.set).expect("nothing is prepared ahead").poison(cases);
+    }
+}
+
 impl Drop for Batches {
     fn drop(&mut self) {
         // The program must not end in the middle of a copy. What the thread failed of no longer matters.

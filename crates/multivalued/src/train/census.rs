@@ -40,6 +40,26 @@ impl Census {
         self.codes
     }
 
+    /// What cannot have been counted of so many codes: a field's name, a backtick, and why.
+    pub fn fault(&self, codes: usize) -> Option<String> {
+        if self.codes != codes {
+            return Some(format!("codes` is {}, the recipe has {codes}", self.codes));
+        }
+        if self.served.len() != codes {
+            return Some(format!("served` has {} entries for {codes} codes", self.served.len()));
+        }
+        if self.images > u32::MAX as usize || self.most > codes {
+            return Some(format!("images` is {} and `census.most` {}", self.images, self.most));
+        }
+        let wrong = |(&pair, &met): (&usize, &u32)| {
+            let (a, b) = (pair / codes, pair % codes);
+            let own = self.meetings(a, a).min(self.meetings(b, b)) as usize;
+            a > b || met as usize > own.min(self.images)
+        };
+        let pair = self.together.iter().find(|&pair| codes == 0 || wrong(pair))?;
+        Some(format!("together` counts {} images at {}, more than its codes served", pair.1, pair.0))
+    }
+
     /// Counts a batch.
     ///
     /// # Shapes

@@ -13,7 +13,7 @@
 //! replaces is kept until the new one is complete. Everything random is drawn from (seed, step), so the
 //! step's number is all the random state there is.
 
-use super::{Census, EpochSums, Trainer};
+use super::{Census, EpochSums, MOST_FAILURES, Trainer};
 use crate::error::caught;
 use crate::network::Network;
 use crate::recipe::Recipe;
@@ -30,6 +30,8 @@ use std::time::Instant;
 const FORMAT: &str = "multivalued-checkpoint";
 /// Grows when a reader of the old kind could not read the new one.
 const VERSION: u32 = 1;
+/// More than any training takes, and so few that nothing that is computed from them overflows.
+const MOST_STEPS: u64 = 1 << 40;
 
 /// What `state.json` holds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -99,7 +101,7 @@ fn write(
             fs::rename(folder, &old).map_err(|source| Error::io(folder, source))?;
         }
         fs::rename(&fresh, folder).map_err(|source| Error::io(folder, source))?;
-        sync_folder(folder.parent().unwrap_or(Path::new(".")))?;
+        sync_folder(parent_of(folder))?;
         remove(&old)
     })();
     if written.is_err() {
@@ -124,6 +126,11 @@ fn sync_folder(folder: &Path) -> Result<()> {
             .map_err(|source| Error::io(folder, source))?;
     }
     Ok(())
+}
+
+/// The folder that holds another; a bare name lies in the present one.
+fn parent_of(folder: &Path) -> &Path {
+    folder.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
 
 /// A folder beside another, its name with an ending.
@@ -277,10 +284,10 @@ impl Trainer {
             ));
         }
         let mut trainer = Self::new(&loaded.state.recipe, train, validation, device)?;
-        if training.assigned.len() != trainer.assigned.len()
-            || training.census.codes() != trainer.census.codes()
-        {
-            return Err(Error::checkpoint(folder.join("state.json"), "does not fit its own recipe and data"));
+        if let Some(fault) = trainer.fault_of(&training) {
+            let reason =
+                format!("does not fit its own recipe and data: {fault}; resume from another checkpoint");
+            return Err(Error::checkpoint(loaded.folder.join("state.json"), reason));
         }
         loaded.load("average.safetensors", trainer.network.parameters_mut())?;
         for (average, parameter) in trainer.average.iter_mut().zip(trainer.network.parameters().iter()) {
@@ -315,6 +322,33 @@ impl Trainer {
         trainer.sums = sums;
         trainer.census = census;
         Ok(trainer)
+    }
+}
+
+impl Trainer {
+    /// What of a state this training cannot go on from, by field.
+    fn fault_of(&self, state: &TrainingState) -> Option<String> {
+        let codes = self.census.codes();
+        let TrainingState { step, seconds, failures_in_a_row, assigned, sums, census, .. } = state;
+        let most = self.total_steps().unwrap_or(MOST_STEPS);
+        if *step > most {
+            return Some(format!("`step` is {step}, at most {most}"));
+        }
+        if !(0.0..1e12).contains(seconds) {
+            return Some(format!("`seconds` is {seconds}"));
+        }
+        if *failures_in_a_row > MOST_FAILURES {
+            return Some(format!("`failures_in_a_row` is {failures_in_a_row}, at most {MOST_FAILURES}"));
+        }
+        if assigned.len() != self.assigned.len() {
+            let (has, cases) = (assigned.len(), self.assigned.len());
+            return Some(format!("`assigned` has {has} entries for {cases} training cases"));
+        }
+        if let Some(code) = assigned.iter().flatten().find(|code| **code >= codes) {
+            return Some(format!("`assigned` names code {code} of {codes}"));
+        }
+        let sums = sums.fault(codes, *step).map(|fault| format!("`sums.{fault}"));
+        sums.or_else(|| census.fault(codes).map(|fault| format!("`census.{fault}")))
     }
 }
 

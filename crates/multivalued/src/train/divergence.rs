@@ -3,8 +3,8 @@
 use super::Trainer;
 use crate::Error;
 use crate::fixture::{cases, tiny_recipe};
-use crate::recipe::Space;
-use multivalued_data::Case;
+use crate::recipe::{Recipe, Space};
+use multivalued_data::{Case, Image};
 use multivalued_engine::Device;
 
 fn values(trainer: &Trainer) -> Vec<u8> {
@@ -13,14 +13,32 @@ fn values(trainer: &Trainer) -> Vec<u8> {
     bytes
 }
 
-fn poisoned(cases: Vec<Case>, bad: &[usize]) -> Vec<Case> {
-    let poison = |(i, mut case): (usize, Case)| {
-        if bad.contains(&i) {
-            case.image.pixels_mut().fill(f32::NAN);
+/// A training some of whose cases have no finite loss.
+fn poisoned(recipe: &Recipe, cases: Vec<Case>, bad: &[usize]) -> Trainer {
+    let mut trainer = Trainer::new(recipe, cases, Vec::new(), &Device::cpu()).unwrap();
+    trainer.poison(bad);
+    trainer
+}
+
+#[test]
+fn cases_whose_pixels_are_no_numbers_are_refused_by_name() {
+    let recipe = tiny_recipe(Space::Output, &[]);
+    let start = |train, validation| Trainer::new(&recipe, train, validation, &Device::cpu()).err();
+    let sound = || cases(8, [16, 16], 1, 1);
+    assert!(start(sound(), sound()).is_none());
+    for (value, place) in [(f32::NAN, 3), (f32::INFINITY, 5)] {
+        let mut bad = sound();
+        bad[place].image.pixels_mut()[7] = value;
+        let id = bad[place].id.clone();
+        for error in [start(bad.clone(), Vec::new()), start(sound(), bad.clone())] {
+            let message = error.expect("refused").to_string();
+            assert!(message.starts_with(&id) && message.contains("1 of 256 values"), "{message}");
         }
-        case
-    };
-    cases.into_iter().enumerate().map(poison).collect()
+    }
+    let mut empty = sound();
+    empty[2].image = Image::new(0, 16, 1, Vec::new());
+    assert!(start(empty.clone(), Vec::new()).expect("refused").to_string().contains("0x16 pixels"));
+    assert!(start(sound(), empty).expect("refused").to_string().contains("0x16 pixels"));
 }
 
 #[test]
@@ -28,8 +46,7 @@ fn a_step_that_is_not_finite_is_skipped_and_counted() {
     for space in [Space::Output, Space::Embedding] {
         // One of six cases is bad, two cases a step.
         let recipe = tiny_recipe(space, &["train.batch=2", "train.steps=12"]);
-        let train = poisoned(cases(6, [16, 16], 1, 1), &[4]);
-        let mut trainer = Trainer::new(&recipe, train, Vec::new(), &Device::cpu()).unwrap();
+        let mut trainer = poisoned(&recipe, cases(6, [16, 16], 1, 1), &[4]);
         let mut skipped = 0;
         for _ in 0..12 {
             let before = (values(&trainer), trainer.assigned.clone());
@@ -53,8 +70,7 @@ fn a_step_that_is_not_finite_is_skipped_and_counted() {
 fn three_in_a_row_stop_with_the_last_good_state() {
     for space in [Space::Output, Space::Embedding] {
         let recipe = tiny_recipe(space, &[]);
-        let train = poisoned(cases(8, [16, 16], 1, 1), &[0, 1, 2, 3, 4, 5, 6, 7]);
-        let mut trainer = Trainer::new(&recipe, train, Vec::new(), &Device::cpu()).unwrap();
+        let mut trainer = poisoned(&recipe, cases(8, [16, 16], 1, 1), &[0, 1, 2, 3, 4, 5, 6, 7]);
         let start = values(&trainer);
         assert!(!trainer.step().unwrap().moved);
         assert!(!trainer.step().unwrap().moved);

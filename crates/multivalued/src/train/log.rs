@@ -31,7 +31,8 @@ pub struct CodeUse {
     pub active_codes: usize,
     /// Mean length of the classifier's h.
     pub h_norm: f32,
-    /// Share of images whose first annotation went to another code than an epoch before.
+    /// Share of images whose leading code, the one of most of its annotations' weight, is another than an
+    /// epoch before.
     pub changed_assignments: f32,
 }
 
@@ -90,6 +91,22 @@ impl EpochSums {
             images: 0,
             skipped: 0,
         }
+    }
+
+    /// What cannot be of a training with so many codes and steps: a field's name, a backtick, and why.
+    pub fn fault(&self, codes: usize, step: u64) -> Option<String> {
+        if self.usage.len() != codes {
+            return Some(format!("usage` has {} entries for {codes} codes", self.usage.len()));
+        }
+        if self.steps > step || self.skipped > step {
+            return Some(format!(
+                "steps` is {} and `sums.skipped` {} of {step} steps",
+                self.steps, self.skipped
+            ));
+        }
+        let all = self.images;
+        (self.changed > all || all > u32::MAX as usize)
+            .then(|| format!("changed` is {} of {all} `sums.images`", self.changed))
     }
 
     pub fn add(&mut self, result: &StepResult, changed: usize, images: usize) {

@@ -55,7 +55,7 @@ pub struct Trainer {
     failures_in_a_row: u64,
     sums: EpochSums,
     census: Census,
-    /// The code that each training case was last assigned to.
+    /// The leading code of each training case when it was last seen.
     assigned: Vec<Option<usize>>,
     best_ged: Option<f64>,
     /// Validations since the best one.
@@ -88,6 +88,11 @@ impl Trainer {
         if let (Device::Cpu(_), Some(first)) = (device, train.first()) {
             let size = recipe.augment.crop.unwrap_or([first.image.width(), first.image.height()]);
             recipe.check_training(train.len(), size)?;
+        }
+        for case in &validation {
+            if let Some(fault) = case.image.fault() {
+                return Err(Error::Data(multivalued_data::Error::mismatch(&case.id, fault)));
+            }
         }
         let set = TrainingSet::new(train, recipe, device)?;
         let (epochs, warmup) = (recipe.train.epochs, recipe.train.warmup_steps);
@@ -212,7 +217,7 @@ impl Trainer {
             }
         }
         let mut changed = 0;
-        for (&case, &code) in batch.cases.iter().zip(&result.first_codes).filter(|_| result.moved) {
+        for (&case, &code) in batch.cases.iter().zip(&result.leading_codes).filter(|_| result.moved) {
             let before = self.assigned[case].replace(code);
             changed += usize::from(before.is_some_and(|before| before != code));
         }

@@ -8,6 +8,7 @@ use crate::predict::predict_cases;
 use crate::recipe::{Recipe, Space};
 use crate::{Error, Predictor};
 use multivalued_engine::Device;
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
@@ -176,6 +177,51 @@ fn a_damaged_or_foreign_state_is_refused_by_name() {
         let at_fault = if cause.is_empty() { folder.clone() } else { path.clone() };
         refused(resume(&folder), &at_fault, cause);
     }
+}
+
+#[test]
+fn a_state_that_does_not_fit_its_recipe_or_data_is_refused_by_field() {
+    let (_place, folder) = saved();
+    let path = folder.join("state.json");
+    let whole: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let cases = [
+        ("/step", json!(21), "`step` is 21, at most 20"),
+        ("/step", json!(u64::MAX), "`step` is 18446744073709551615"),
+        ("/seconds", json!(-1.0), "`seconds` is -1"),
+        ("/failures_in_a_row", json!(u64::MAX), "`failures_in_a_row`"),
+        ("/assigned", json!([0]), "`assigned` has 1 entries for 16 training cases"),
+        ("/assigned/3", json!(8), "`assigned` names code 8 of 8"),
+        ("/sums/usage", json!([0.5]), "`sums.usage` has 1 entries for 8 codes"),
+        ("/sums/steps", json!(u64::MAX), "`sums.steps`"),
+        ("/sums/skipped", json!(3), "`sums.skipped` 3 of 2 steps"),
+        ("/sums/changed", json!(u64::MAX), "`sums.changed`"),
+        ("/census/codes", json!(7), "`census.codes` is 7, the recipe has 8"),
+        ("/census/served", json!([]), "`census.served` has 0 entries for 8 codes"),
+        ("/census/images", json!(u64::MAX), "`census.images`"),
+        ("/census/most", json!(9), "`census.most` 9"),
+        ("/census/together", json!({"64": 0}), "`census.together`"),
+        ("/census/together", json!({"1": 5}), "`census.together`"),
+        ("/census/together", json!({"8": 0}), "`census.together`"),
+    ];
+    for (field, value, cause) in cases {
+        let mut state = whole.clone();
+        *state.pointer_mut(&format!("/training{field}")).expect(field) = value;
+        fs::write(&path, state.to_string()).unwrap();
+        refused(resume(&folder), &path, cause);
+    }
+    fs::write(&path, whole.to_string()).unwrap();
+    assert!(resume(&folder).is_ok(), "restored, it resumes");
+}
+
+#[test]
+fn a_bare_name_is_a_folder_of_the_present_one() {
+    let folder = Path::new("checkpoint-with-a-bare-name");
+    let saved = start(&tiny_recipe(Space::Output, &[])).save(folder, DATA);
+    let steps = resume(folder).map(|trainer| trainer.steps());
+    // Before anything may fail: this is the crate's own folder.
+    let _ = fs::remove_dir_all(folder);
+    saved.unwrap();
+    assert_eq!(steps.unwrap(), 0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for a batch of (x, {y_k}):
-//!     l, p ← E_θ(x), P_φ(E_θ(x))                              encode
+//!     l, p ← E_θ(x), P_ϕ(E_θ(x))                              encode
 //!     s_k ← nearest output, or nearest code of E_φ(x, y_k)    assign
 //!     L   ← L_recon(G_θ(x, c_s), y) + α L_CE + β L_commit + L_overlap + λ L_energy
 //!     θ, φ, ϕ ← Adam
@@ -58,8 +58,8 @@ pub(crate) struct StepResult {
     pub h_norm: f32,
     /// The weight of annotations that each code was responsible for; sums to one.
     pub usage: Vec<f32>,
-    /// The code of each image's first annotation.
-    pub first_codes: Vec<usize>,
+    /// The code of each image that is responsible for most of its annotations' weight.
+    pub leading_codes: Vec<usize>,
     /// [images, code_count]: the weight of annotations that each code is responsible for.
     pub targets: Vec<f32>,
 }
@@ -67,14 +67,14 @@ pub(crate) struct StepResult {
 impl StepResult {
     /// What a method without codes leaves, before it has moved.
     pub fn without_codes(terms: LossTerms) -> Self {
-        let (usage, first_codes, targets) = (Vec::new(), Vec::new(), Vec::new());
-        Self { terms, moved: false, gradient_norm: f32::NAN, h_norm: 0.0, usage, first_codes, targets }
+        let (usage, leading_codes, targets) = (Vec::new(), Vec::new(), Vec::new());
+        Self { terms, moved: false, gradient_norm: f32::NAN, h_norm: 0.0, usage, leading_codes, targets }
     }
 }
 
 /// The losses of a batch as they come from one of the two assignments.
 struct Assigned {
-    /// [batch·…] distances weighted and summed over the batch.
+    /// One number: distances weighted by responsibility, summed over annotations, the mean over images.
     reconstruction: Var,
     /// [batch, code_count]: what the classifier should say.
     targets: Vec<f32>,
@@ -145,12 +145,12 @@ pub(crate) fn step(
     if moved && let Some((responsibilities, embeddings)) = followed {
         terms.covariance = update_codebook(model, recipe, &responsibilities, &embeddings);
     }
-    let first_codes = targets
+    let leading_codes = targets
         .chunks_exact(count)
         .map(|row| (0..count).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0))
         .collect();
     let usage = usage(&targets, count);
-    StepResult { terms, moved, gradient_norm, h_norm, usage, first_codes, targets }
+    StepResult { terms, moved, gradient_norm, h_norm, usage, leading_codes, targets }
 }
 
 /// Encodes, assigns, and computes every term.
