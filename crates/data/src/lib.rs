@@ -12,6 +12,7 @@
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
+//! | [`files`] | writing so that nobody meets half a file, and never through a link |
 //! | [`draw`] | random numbers that depend on a seed and a name alone |
 
 pub mod augment;
@@ -21,13 +22,13 @@ pub mod draw;
 mod error;
 pub mod evaluate;
 pub mod export;
+pub mod files;
 pub mod fingerprint;
 mod image;
 pub mod import;
 mod mask;
 pub mod metric;
 pub mod normalise;
-mod replace;
 pub mod report;
 pub mod synthetic;
 
