@@ -8,11 +8,11 @@
 
 mod views;
 
-use crate::Result;
 use crate::batch::interleaved;
 use crate::model::Model;
 use crate::network::Network;
 use crate::recipe::Recipe;
+use crate::{Error, Result};
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
 use multivalued_engine::{Device, Tape, Tensor, Var};
@@ -58,7 +58,7 @@ impl Predictor {
     /// of channels than the networks take.
     pub fn predict(&self, images: &[&Image]) -> Result<Vec<Prediction>> {
         self.check(images)?;
-        Ok(predict_images(&self.network, &self.recipe, images))
+        predict_images(&self.network, &self.recipe, images)
     }
 
     /// Refuses images that [`predict`](Self::predict) would refuse.
@@ -76,13 +76,13 @@ impl Predictor {
 }
 
 /// Predictions for all cases, with the recipe's options. Panics unless the images have the channels that
-/// the networks take, as training cases do.
-pub fn predict_cases(network: &Network, recipe: &Recipe, cases: &[Case]) -> Vec<Prediction> {
+/// the networks take, as training cases do; an error where what they say is not finite.
+pub fn predict_cases(network: &Network, recipe: &Recipe, cases: &[Case]) -> Result<Vec<Prediction>> {
     let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
     predict_images(network, recipe, &images)
 }
 
-fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<Prediction> {
+fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Result<Vec<Prediction>> {
     let mut out = Vec::with_capacity(images.len());
     let mut rest = images;
     while let Some(first) = rest.first() {
@@ -98,10 +98,10 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<
             })
             .collect();
         // Inside the pool, so that the many small parallel loops start without waking it.
-        out.extend(rayon::scope(|_| network.predict_batch(recipe, &images)));
+        out.extend(rayon::scope(|_| network.predict_batch(recipe, &images))?);
         rest = &rest[alike..];
     }
-    out
+    Ok(out)
 }
 
 /// Algorithm 2 for a batch of normalised images.
@@ -109,7 +109,7 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Vec<
 /// Codes are kept per batch: those that some image gives at least ε. Differs: probabilities are those
 /// among the codes that take part, renormalised after the drop; outputs that are (nearly) the same are
 /// merged, since N_x counts outputs and not codes. Where nothing reaches ε, the most probable code stays.
-pub(crate) fn predict_batch(model: &Model, recipe: &Recipe, images: &[Image]) -> Vec<Prediction> {
+pub(crate) fn predict_batch(model: &Model, recipe: &Recipe, images: &[Image]) -> Result<Vec<Prediction>> {
     predict_in_turns(model, recipe, images, AT_ONCE)
 }
 
@@ -124,7 +124,12 @@ pub(crate) fn tensor_of(images: &[Image], device: &Device) -> Tensor {
 }
 
 /// The same with so many values of the head at once; codes beyond that take turns.
-fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: usize) -> Vec<Prediction> {
+fn predict_in_turns(
+    model: &Model,
+    recipe: &Recipe,
+    images: &[Image],
+    at_once: usize,
+) -> Result<Vec<Prediction>> {
     let options = &recipe.predict;
     let [width, height] = [images[0].width(), images[0].height()];
     let views = Views::new(recipe, [width, height]);
@@ -133,6 +138,7 @@ fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: u
     let encoded = model.encode(&tape, &Var::constant(tensor_of(&seen, model.device())));
     let active = model.active_codes();
     let stated = model.probabilities(&encoded, &active).into_tensor().to_vec();
+    must_be_finite(&stated, "probabilities")?;
     let rows: Vec<Vec<f32>> = stated
         .chunks_exact(views.len() * active.len())
         .map(|of_views| mean_row(of_views, active.len()))
@@ -149,6 +155,7 @@ fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: u
         let logits = model.generate_all(&tape, &encoded, &codes);
         let channels = logits.shape().last();
         let values = logits.into_tensor().to_vec();
+        must_be_finite(&values, "logits")?;
         let output = height * width * channels;
         let of_images = values.par_chunks_exact(views.len() * kept.len() * output);
         found.par_iter_mut().zip(&rows).zip(of_images).for_each(|((hypotheses, row), of_views)| {
@@ -165,7 +172,16 @@ fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: u
         hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
         settle(hypotheses, options.merge_iou)
     });
-    settled.collect()
+    Ok(settled.collect())
+}
+
+/// Refuses outputs of which no mask and no probability can be made.
+pub(crate) fn must_be_finite(values: &[f32], what: &'static str) -> Result<()> {
+    let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+    match values.par_chunks(1 << 16).all(finite) {
+        true => Ok(()),
+        false => Err(Error::NotFinite { what }),
+    }
 }
 
 /// The mean of some rows.
@@ -235,7 +251,7 @@ mod tests {
         let network = Network::new(&recipe, &Device::cpu()).unwrap();
         let model = network.model().unwrap();
         let [together, alone] =
-            [AT_ONCE, 1].map(|at_once| predict_in_turns(model, &recipe, &pictures(), at_once));
+            [AT_ONCE, 1].map(|at_once| predict_in_turns(model, &recipe, &pictures(), at_once).unwrap());
         assert!(together.iter().any(|prediction| prediction.len() > 1), "{together:?}");
         assert_eq!(together, alone);
     }
@@ -258,7 +274,8 @@ mod tests {
         let model = network.model().unwrap();
         let turn = &recipe.augment.views(8, [16, 16])[3];
         let (images, turned) = (pictures(), pictures().map(|image| turn.moved(&image)));
-        let [upright, turned] = [images, turned].map(|images| predict_batch(model, &recipe, &images));
+        let [upright, turned] =
+            [images, turned].map(|images| predict_batch(model, &recipe, &images).unwrap());
         let back = turn.way_back([16, 16]);
         let as_image = |mask: &Mask| {
             Image::new(
@@ -285,7 +302,7 @@ mod tests {
             predict: crate::recipe::PredictRecipe { views: 1, ..recipe.predict.clone() },
             ..recipe.clone()
         };
-        assert_ne!(predict_batch(model, &one, &pictures()), upright);
+        assert_ne!(predict_batch(model, &one, &pictures()).unwrap(), upright);
     }
 
     #[test]
@@ -300,6 +317,34 @@ mod tests {
             message.contains("image 2 of 2") && message.contains("3 channels, the model takes 1"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn outputs_that_are_no_numbers_are_an_error_and_no_mask() {
+        for (kind, tensor) in [
+            ("multivalued", "classifier"),
+            ("multivalued", "codebook.codes"),
+            ("multivalued", "generator"),
+            ("probabilistic-unet", "generator"),
+            ("unet", "generator"),
+        ] {
+            let kind = format!("method.kind={kind}");
+            let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, &[&kind]);
+            let mut network = Network::new(&recipe, &Device::cpu()).unwrap();
+            let parameters = network.parameters_mut();
+            // Finite, as a file may hold them; what is computed from them is not.
+            let id = parameters
+                .ids()
+                .filter(|&id| {
+                    let name = parameters.get(id).name();
+                    name.contains(tensor) && (name.ends_with("weight") || name == tensor)
+                })
+                .last()
+                .unwrap();
+            parameters.modify(id, |values| values.fill(f32::MAX));
+            let predicted = Predictor::new(network, &recipe).predict(&pictures().each_ref());
+            assert!(matches!(predicted, Err(Error::NotFinite { .. })), "{kind} {tensor}: {predicted:?}");
+        }
     }
 
     #[test]

@@ -31,7 +31,8 @@ fn learned(kind: &str, changes: &[&str]) -> [Scores; 2] {
     let Splits { train, validation, test, .. } = Splits::load(&recipe.data).unwrap();
     let mut trainer = Trainer::new(&recipe, train, validation, &Device::cpu()).unwrap();
     let scores = |trainer: &mut Trainer| {
-        let predictions = trainer.with_averaged_weights(|network| predict_cases(network, &recipe, &test));
+        let predictions =
+            trainer.with_averaged_weights(|network| predict_cases(network, &recipe, &test).unwrap());
         let settings = Settings { resamples: 1, ..Settings::new("test") };
         evaluate(&test, &predictions, &settings).unwrap().summary.scores
     };

@@ -35,7 +35,8 @@ fn trained(recipe: &Recipe, change: fn(&mut Vec<Case>), device: &Device) -> (Vec
     change(&mut train);
     let mut trainer = Trainer::new(recipe, train, Vec::new(), device).unwrap();
     let losses = (0..STEPS).map(|_| trainer.step().unwrap().terms.total).collect();
-    let predictions = trainer.with_averaged_weights(|model| predict_cases(model, recipe, &validation));
+    let predictions =
+        trainer.with_averaged_weights(|model| predict_cases(model, recipe, &validation).unwrap());
     (losses, predictions[0].len())
 }
 

@@ -47,7 +47,7 @@ fn learns(name: &str, seed: u64, bars: &Bars) {
         }
     }
     let seconds = trainer.seconds();
-    let predictions = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, &test));
+    let predictions = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, &test).unwrap());
     let report = evaluate(&test, &predictions, &Settings::new("test")).unwrap();
     let summary = &report.summary;
     let (scores, known) = (&summary.scores, "a task with known truth");

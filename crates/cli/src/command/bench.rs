@@ -55,14 +55,14 @@ impl Bench {
             step_times.push(start.elapsed().as_secs_f64());
         }
         let step = median(step_times);
-        let predict_times = (0..5).map(|_| {
+        let mut predict_times = Vec::new();
+        for _ in 0..5 {
             let start = Instant::now();
-            std::hint::black_box(
-                trainer.with_averaged_weights(|model| predict_cases(model, &recipe, &shown)),
-            );
-            start.elapsed().as_secs_f64() / shown.len() as f64
-        });
-        let predict = median(predict_times.collect());
+            let predicted = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, &shown));
+            std::hint::black_box(predicted?);
+            predict_times.push(start.elapsed().as_secs_f64() / shown.len() as f64);
+        }
+        let predict = median(predict_times);
         let size = shown.first().map_or(0, |case| case.image.width());
         let peak = match device.peak_gflops() {
             Some(peak) => format!("{peak:.0} GFLOP/s of f32 multiply-adds"),

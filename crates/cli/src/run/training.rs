@@ -197,7 +197,7 @@ impl Watch {
             return Ok(());
         }
         let recipe = trainer.recipe().clone();
-        let predictions = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, cases));
+        let predictions = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, cases))?;
         let exhibits: Vec<_> =
             cases.iter().zip(&predictions).map(|(case, prediction)| Exhibit::new(case, prediction)).collect();
         self.events.image(step, "hypotheses", &sheet(&exhibits))?;

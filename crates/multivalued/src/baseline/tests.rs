@@ -65,11 +65,11 @@ fn prediction_knows_nothing_of_the_posterior() {
     let recipe = recipe(KINDS[0], &[]);
     let cases = cases(3, [16, 16], 1, 1);
     let mut network = Network::new(&recipe, &Device::cpu()).unwrap();
-    let before = predict_cases(&network, &recipe, &cases);
+    let before = predict_cases(&network, &recipe, &cases).unwrap();
     assert!(without(&mut network, "posterior.") > 0);
-    assert_eq!(predict_cases(&network, &recipe, &cases), before);
+    assert_eq!(predict_cases(&network, &recipe, &cases).unwrap(), before);
     assert!(without(&mut network, "prior.") > 0);
-    assert_ne!(predict_cases(&network, &recipe, &cases), before, "the prior is what it samples");
+    assert_ne!(predict_cases(&network, &recipe, &cases).unwrap(), before, "the prior is what it samples");
 }
 
 fn check(prediction: &Prediction, case: &Case, samples: Option<usize>) {
@@ -109,7 +109,7 @@ fn any_size_channels_and_classes_train_and_predict() {
                 }
                 let epoch = trainer.end_epoch().unwrap();
                 assert!(epoch.codes.is_none());
-                let predictions = predict_cases(trainer.network(), &recipe, &cases);
+                let predictions = predict_cases(trainer.network(), &recipe, &cases).unwrap();
                 predictions.iter().zip(&cases).for_each(|(one, case)| check(one, case, samples));
                 if kind == KINDS[1] {
                     assert!(predictions.iter().all(|one| one.len() == 1));

@@ -43,7 +43,7 @@ fn any_size_channels_and_classes_train_and_predict() {
                 let mut trainer = Trainer::new(&recipe, cases.clone(), Vec::new(), &Device::cpu()).unwrap();
                 let log = trainer.step().unwrap();
                 assert!(log.moved, "{space:?} {size:?} {entry}: {:?}", log.terms);
-                for prediction in predict_cases(trainer.network(), &recipe, &cases) {
+                for prediction in predict_cases(trainer.network(), &recipe, &cases).unwrap() {
                     check(&prediction, size, classes);
                 }
             }
@@ -56,7 +56,7 @@ fn where_nothing_reaches_the_threshold_one_output_stays() {
     let recipe = tiny_recipe(Space::Output, &["predict.min_probability=0.999"]);
     let model = Network::new(&recipe, &Device::cpu()).unwrap();
     let cases = cases(5, [16, 16], 1, 1);
-    for prediction in predict_cases(&model, &recipe, &cases) {
+    for prediction in predict_cases(&model, &recipe, &cases).unwrap() {
         assert_eq!(prediction.len(), 1);
         check(&prediction, [16, 16], 1);
     }

@@ -256,9 +256,9 @@ impl Trainer {
         recipe.predict.views = 1;
         let predictions = self.with_averaged_weights(|network| predict_cases(network, &recipe, &cases));
         let settings = Settings { resamples: 1, ..Settings::new("validation") };
-        let report = evaluate(&cases, &predictions, &settings);
+        let report = predictions.and_then(|predictions| Ok(evaluate(&cases, &predictions, &settings)?));
         self.validation = cases;
-        Ok(report?)
+        report
     }
 
     fn validate(&mut self) -> Result<Validation> {
