@@ -8,7 +8,7 @@ use multivalued_data::dataset::{is_image_name, read_slices};
 use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::Limits;
-use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
+use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction, files};
 use serde_json::{Value, json};
 
 use super::options::level;
@@ -72,6 +72,7 @@ impl Predict {
         let files = image_files(&self.images)?;
         // Before any work is done for nothing.
         for (_, name) in &files {
+            files::refuse_link(&self.out.join(name))?;
             folder::must_be_free(&self.out.join(name))?;
         }
         folder::make(&self.out)?;
@@ -110,6 +111,7 @@ impl Predict {
         let counting = Counting::new(if alone { images.len() } else { 0 });
         let all = model.predict(&path.display().to_string(), &images, counting)?;
         let kept: Vec<Prediction> = all.iter().map(|prediction| self.kept(coverage, prediction)).collect();
+        files::refuse_link(out)?;
         folder::make_empty(out)?;
         let most = kept.iter().map(Prediction::len).max().unwrap_or(0);
         let mut files = Vec::new();

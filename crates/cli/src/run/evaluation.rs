@@ -1,10 +1,8 @@
 //! Scores of a run's model, and what there is to see of them: report, page and contact sheets.
 
-use std::path::Path;
-
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::report::Report;
-use multivalued_data::{Case, Prediction};
+use multivalued_data::{Case, Prediction, files};
 
 use super::RunFolder;
 use super::cases::{Cases, TEST};
@@ -76,11 +74,11 @@ impl Evaluation {
     pub fn publish(&self, run: &RunFolder) -> Outcome {
         folder::write(&run.report(), (self.report.to_json() + "\n").as_bytes())?;
         folder::write(&run.page(), self.page(run)?.as_bytes())?;
-        self.write_sheets(&run.sheets())
+        self.write_sheets(run)
     }
 
-    fn write_sheets(&self, path: &Path) -> Outcome {
-        folder::make(path)?;
+    fn write_sheets(&self, run: &RunFolder) -> Outcome {
+        files::make_folder(&run.sheets())?;
         let exhibits = self.exhibits();
         let mut ranked = exhibits.clone();
         ranked.sort_by(|a, b| a.ged.unwrap_or(0.0).total_cmp(&b.ged.unwrap_or(0.0)));
@@ -88,7 +86,7 @@ impl Evaluation {
         let worst: Vec<_> = ranked.iter().rev().take(count).copied().collect();
         let examples = spread(&exhibits, count);
         for (name, shown) in [("examples", &examples[..]), ("best", &ranked[..count]), ("worst", &worst)] {
-            folder::write(&path.join(format!("{name}.png")), &png(&sheet(shown)))?;
+            folder::write(&run.sheet(name), &png(&sheet(shown)))?;
         }
         Ok(())
     }
