@@ -1,8 +1,10 @@
 //! Folders and files of results: made in one go, refused where they would overwrite something.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use multivalued_data::files;
 
 use crate::exit::{Failure, Outcome};
 
@@ -25,38 +27,21 @@ pub fn must_be_free(path: &Path) -> Outcome {
     }
 }
 
-/// Refuses a file's path whose folder is not there, before the work whose result it shall hold.
-pub fn can_hold(path: &Path) -> Outcome {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match (path.is_dir(), folder.is_dir()) {
-        (true, _) => Err(Failure::user(path.display(), "is a folder, where a file is wanted")),
-        (_, false) => Err(Failure::user(folder.display(), "there is no such folder; make it first")),
-        _ => Ok(()),
-    }
-}
-
-/// Makes a folder unless it is there.
+/// Makes a folder that the user named, unless it is there. It may be a link; what is made inside of it may not
+/// (`files::make_folder`).
 pub fn make(path: &Path) -> Outcome {
     fs::create_dir_all(path).map_err(|error| Failure::io(path, &error))
 }
 
-/// Writes a file beside its place and renames it, so that nobody meets half of it.
+/// Writes a file inside of a folder of results: whole or not at all, and through no link. A file that the user
+/// named is a `Document`.
 pub fn write(path: &Path, bytes: &[u8]) -> Outcome {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let beside = PathBuf::from(beside);
-    let written = File::create(&beside)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
-        // The rest of a failed write is of no use; the write's own error is the one to tell.
-        let _ = fs::remove_file(&beside);
-        Failure::io(path, &error)
-    })
+    Ok(files::replace(path, |file| file.write_all(bytes))?)
 }
 
-/// Reads a text file.
+/// Reads a text file of a folder of results.
 pub fn read_text(path: &Path) -> Outcome<String> {
+    files::must_be_regular(path)?;
     let bytes = fs::read(path).map_err(|error| Failure::io(path, &error))?;
     String::from_utf8(bytes).map_err(|_| Failure::user(path.display(), "is not UTF-8 text; check the path"))
 }

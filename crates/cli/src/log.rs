@@ -138,15 +138,11 @@ impl Log {
     /// A new log, or one that goes on from a step: what an earlier process wrote of later steps, which
     /// are now done again, is cut off.
     pub fn open(path: &Path, step: u64) -> Outcome<Self> {
-        if path.exists() {
-            let kept: String = read(path)?
-                .iter()
-                .filter(|record| record.step() <= step)
-                .map(|record| record.line() + "\n")
-                .collect();
-            folder::write(path, kept.as_bytes())?;
-        }
-        let file = OpenOptions::new().create(true).append(true).open(path);
+        let known = if path.exists() { read(path)? } else { Vec::new() };
+        let kept = known.iter().filter(|record| record.step() <= step);
+        // Always a file of its own: what is appended must not appear anywhere else.
+        folder::write(path, kept.map(|record| record.line() + "\n").collect::<String>().as_bytes())?;
+        let file = OpenOptions::new().append(true).open(path);
         Ok(Self { path: path.to_owned(), file: file.map_err(|error| Failure::io(path, &error))? })
     }
 

@@ -13,6 +13,7 @@
 
 mod command;
 mod device;
+mod document;
 mod exit;
 mod folder;
 mod log;

@@ -13,9 +13,10 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use image::RgbImage;
+use multivalued_data::files;
 
 use crate::exit::{Failure, Outcome};
-use crate::{folder, picture};
+use crate::picture;
 
 /// An event file that grows.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl Events {
     /// A new event file in a folder. Where a run goes on from a step, TensorBoard forgets what older
     /// files say of later steps.
     pub fn create(folder_path: &Path, step: u64) -> Outcome<Self> {
-        folder::make(folder_path)?;
+        files::make_folder(folder_path)?;
         // TensorBoard reads a folder's files in the order of their names.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = format!("events.out.tfevents.{:010}.{:09}.multivalued", now.as_secs(), now.subsec_nanos());

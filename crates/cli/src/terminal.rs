@@ -6,13 +6,16 @@ use crate::exit::{Failure, Outcome};
 
 /// Prints a result. An output that its reader has closed ends the command quietly.
 pub fn say(text: &str) -> Outcome {
+    output(format!("{text}\n").as_bytes())
+}
+
+/// The same with the bytes of a document, as they are.
+pub fn output(bytes: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).map_err(
-        |error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
-            _ => Failure::Io(format!("standard output: {error}")),
-        },
-    )
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Io(format!("standard output: {error}")),
+    })
 }
 
 /// Prints a remark to standard error; if nobody can read it, nothing better can be done.

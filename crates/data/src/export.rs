@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use image::{ExtendedColorType, ImageFormat};
 
+use crate::files;
 use crate::import::{Format, Limits, identify, nifti};
 use crate::{Error, Mask, Result};
 
@@ -69,10 +70,12 @@ pub(crate) fn write_pixels(
     let [Ok(width), Ok(height)] = size.map(u32::try_from) else {
         return Err(Error::mismatch(path.display(), format!("{size:?} pixels are too many for {format:?}")));
     };
-    image::save_buffer_with_format(path, bytes, width, height, colour, format).map_err(|e| match e {
+    let mut out = BufWriter::new(files::create(path)?);
+    image::write_buffer_with_format(&mut out, bytes, width, height, colour, format).map_err(|e| match e {
         image::ImageError::IoError(e) => Error::io(path, e),
         other => Error::file(path, format!("cannot be written: {other}")),
-    })
+    })?;
+    out.flush().map_err(|e| Error::io(path, e))
 }
 
 /// Writes an unsigned 8-bit NPY array of label numbers, (rows, columns).
@@ -93,5 +96,5 @@ fn write_npy_mask(path: &Path, mask: &Mask) -> Result<()> {
         out.write_all(&mask.labels())?;
         out.flush()
     };
-    File::create(path).map(BufWriter::new).and_then(write).map_err(|e| Error::io(path, e))
+    write(BufWriter::new(files::create(path)?)).map_err(|e| Error::io(path, e))
 }

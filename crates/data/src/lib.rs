@@ -14,6 +14,7 @@
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
 //! | [`memory`] | how much memory may be taken now |
+//! | [`files`] | writing so that nobody meets half a file, and never through a link |
 //! | [`draw`] | random numbers that depend on a seed and a name alone |
 
 pub mod augment;
@@ -24,6 +25,7 @@ pub mod draw;
 mod error;
 pub mod evaluate;
 pub mod export;
+pub mod files;
 pub mod fingerprint;
 mod image;
 pub mod import;
@@ -31,7 +33,6 @@ mod mask;
 pub mod memory;
 pub mod metric;
 pub mod normalise;
-mod replace;
 pub mod report;
 mod resample;
 pub mod synthetic;

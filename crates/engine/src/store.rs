@@ -1,11 +1,12 @@
 //! Parameters and optimiser state as safetensors files: no code in them, readable everywhere.
 //!
-//! A model file holds one tensor per parameter, under its name: f32 in checkpoints, f16 in models that are
-//! handed on. An optimiser file holds `NAME.m`
-//! and `NAME.v` per trained parameter, and the step count as the text `adam_steps` in its metadata.
+//! A model file holds one tensor per parameter, under its name: f32 in checkpoints, f16 for most of them in
+//! models that are handed on. An optimiser file holds `NAME.m` and `NAME.v` per trained parameter, and the
+//! step count as the text `adam_steps` in its metadata. Values that are no finite numbers are refused: a model
+//! would compute with them, and nothing it says could be trusted.
 
 use crate::optim::Adam;
-use crate::parameters::Parameters;
+use crate::parameters::{Parameter, Parameters};
 use crate::tensor::Tensor;
 use half::f16;
 use safetensors::tensor::TensorView;
@@ -59,6 +60,14 @@ pub enum StoreError {
         /// The first such value.
         value: f32,
     },
+    /// A value in the file that is NaN or infinite.
+    #[error("tensor `{name}` holds {value}, which is no finite number: the file is damaged")]
+    NotFinite {
+        /// The tensor's name.
+        name: String,
+        /// The first such value.
+        value: f32,
+    },
     /// The optimiser's step count is missing or not a number.
     #[error("the optimiser's step count `adam_steps` is missing or not a number")]
     Steps,
@@ -68,22 +77,35 @@ pub enum StoreError {
 type Named<'a> = Vec<(String, &'a Tensor)>;
 
 fn serialise(tensors: Named, metadata: HashMap<String, String>) -> Vec<u8> {
-    let bytes = |tensor: &Tensor| tensor.to_vec().iter().flat_map(|value| value.to_le_bytes()).collect();
-    let tensors = tensors.into_iter().map(|(name, tensor)| (name, tensor.shape().to_vec(), bytes(tensor)));
-    file_of(Dtype::F32, &tensors.collect::<Vec<_>>(), metadata)
+    let stored = |(name, tensor): (String, &Tensor)| Stored {
+        name,
+        dtype: Dtype::F32,
+        shape: tensor.shape().to_vec(),
+        bytes: whole(&tensor.to_vec()),
+    };
+    file_of(&tensors.into_iter().map(stored).collect::<Vec<_>>(), metadata)
 }
 
-/// A file from names, shapes and the bytes of values.
-fn file_of(
+/// A tensor as it lies in a file.
+struct Stored {
+    name: String,
     dtype: Dtype,
-    tensors: &[(String, Vec<usize>, Vec<u8>)],
-    metadata: HashMap<String, String>,
-) -> Vec<u8> {
-    let views = tensors.iter().map(|(name, shape, bytes)| {
-        let view = TensorView::new(dtype, shape.clone(), bytes).expect("bytes made to fit the shape");
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+/// A file of tensors.
+fn file_of(tensors: &[Stored], metadata: HashMap<String, String>) -> Vec<u8> {
+    let views = tensors.iter().map(|Stored { name, dtype, shape, bytes }| {
+        let view = TensorView::new(*dtype, shape.clone(), bytes).expect("bytes made to fit the shape");
         (name, view)
     });
     safetensors::serialize(views, Some(metadata)).expect("a file of checked views")
+}
+
+/// Each value as it is.
+fn whole(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
 /// The nearest f16 of each value, ties to even; a value that would become infinite is refused.
@@ -121,16 +143,20 @@ fn deserialise(bytes: &[u8], needed: &[(String, &Tensor)]) -> Result<Vec<Vec<f32
             let (found, needed) = (view.shape().to_vec(), tensor.shape().to_vec());
             return Err(StoreError::Shape { name: name.into(), found, needed });
         }
-        match view.dtype() {
+        let values: Vec<f32> = match view.dtype() {
             Dtype::F32 => {
                 let value = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                Ok(view.data().chunks_exact(4).map(value).collect())
+                view.data().chunks_exact(4).map(value).collect()
             }
             Dtype::F16 => {
                 let value = |bytes: &[u8]| f16::from_le_bytes([bytes[0], bytes[1]]).to_f32();
-                Ok(view.data().chunks_exact(2).map(value).collect())
+                view.data().chunks_exact(2).map(value).collect()
             }
-            other => Err(StoreError::Type { name: name.into(), found: format!("{other:?}") }),
+            other => return Err(StoreError::Type { name: name.into(), found: format!("{other:?}") }),
+        };
+        match values.iter().find(|value| !value.is_finite()) {
+            Some(&value) => Err(StoreError::NotFinite { name: name.into(), value }),
+            None => Ok(values),
         }
     };
     let values = needed.iter().map(|(name, tensor)| read(name, tensor)).collect::<Result<_, _>>()?;
@@ -150,17 +176,35 @@ impl Parameters {
         serialise(self.named(), metadata)
     }
 
-    /// The same in half the space: each value becomes the nearest f16. A value beyond f16 is refused.
-    pub fn to_safetensors_f16(&self, metadata: HashMap<String, String>) -> Result<Vec<u8>, StoreError> {
+    /// The same in about half the space: each value becomes the nearest f16, but for the tensors whose names
+    /// are to stay in f32. A value beyond f16 is refused.
+    pub fn to_safetensors_f16(
+        &self,
+        stays_f32: impl Fn(&str) -> bool,
+        metadata: HashMap<String, String>,
+    ) -> Result<Vec<u8>, StoreError> {
         let tensors = self
             .named()
             .into_iter()
             .map(|(name, tensor)| {
-                let bytes = halved(&name, &tensor.to_vec())?;
-                Ok((name, tensor.shape().to_vec(), bytes))
+                let (shape, values) = (tensor.shape().to_vec(), tensor.to_vec());
+                let (dtype, bytes) = match stays_f32(&name) {
+                    true => (Dtype::F32, whole(&values)),
+                    false => (Dtype::F16, halved(&name, &values)?),
+                };
+                Ok(Stored { name, dtype, shape, bytes })
             })
             .collect::<Result<Vec<_>, StoreError>>()?;
-        Ok(file_of(Dtype::F16, &tensors, metadata))
+        Ok(file_of(&tensors, metadata))
+    }
+
+    /// The most bytes that a safetensors file of these parameters can have, so that a larger one need not be
+    /// read: four a value, and a header with a line for each tensor.
+    pub fn most_file_bytes(&self) -> u64 {
+        let of_tensor = |parameter: &Parameter| {
+            4 * parameter.tensor().shape().volume() as u64 + parameter.name().len() as u64 + 256
+        };
+        self.iter().map(of_tensor).sum::<u64>() + (1 << 16)
     }
 
     /// Takes all values from a safetensors file that holds exactly these names and shapes, in f32 or f16.
@@ -247,7 +291,7 @@ mod tests {
     fn through_f16(values: &[f32]) -> Result<Vec<f32>, StoreError> {
         let mut parameters = Parameters::new();
         let id = parameters.add("w", Tensor::from_slice(&Device::cpu(), [values.len()], values));
-        let bytes = parameters.to_safetensors_f16(HashMap::new())?;
+        let bytes = parameters.to_safetensors_f16(|_| false, HashMap::new())?;
         parameters.modify(id, |values| values.fill(9.0));
         parameters.load_safetensors(&bytes)?;
         Ok(parameters.get(id).tensor().to_vec())
@@ -301,7 +345,7 @@ mod tests {
         parameters.add("w", Tensor::zeros(&Device::cpu(), [1000]));
         let size = |bytes: Vec<u8>| bytes.len();
         let whole = size(parameters.to_safetensors(HashMap::new()));
-        let half = size(parameters.to_safetensors_f16(HashMap::new()).unwrap());
+        let half = size(parameters.to_safetensors_f16(|_| false, HashMap::new()).unwrap());
         assert!(whole - half >= 1990, "{whole} and {half} bytes");
     }
 
@@ -356,6 +400,36 @@ mod tests {
                 parameters.iter().next().unwrap().tensor().to_vec(),
                 model().iter().next().unwrap().tensor().to_vec()
             );
+        }
+    }
+
+    #[test]
+    fn tensors_that_stay_in_f32_are_kept_to_the_bit() {
+        let bytes = model().to_safetensors_f16(|name| name == "codes", HashMap::new()).unwrap();
+        assert!(bytes.len() as u64 <= model().most_file_bytes());
+        let mut loaded = model();
+        loaded.load_safetensors(&bytes).unwrap();
+        let values: Vec<Vec<f32>> = loaded.iter().map(|parameter| parameter.tensor().to_vec()).collect();
+        assert_eq!(values, [vec![1.0, -2.0, 3.5, 0.0], vec![0.1, 0.2, 0.3]]);
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_are_refused_by_tensor_and_change_nothing() {
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut damaged = model();
+            let id = damaged.find("codes").unwrap();
+            damaged.modify(id, |values| values[1] = value);
+            let bytes = damaged.to_safetensors(HashMap::new());
+            let half = file(&[
+                ("a.weight", Dtype::F32, &[2, 2], &[0; 16]),
+                ("codes", Dtype::F16, &[3], &[[0; 2], f16::from_f32(value).to_le_bytes(), [0; 2]].concat()),
+            ]);
+            for bytes in [bytes, half] {
+                let mut parameters = model();
+                let error = parameters.load_safetensors(&bytes).unwrap_err().to_string();
+                assert!(error.starts_with(&format!("tensor `codes` holds {value}")), "{error}");
+                assert_eq!(parameters.get(id).tensor().to_vec(), [0.1, 0.2, 0.3]);
+            }
         }
     }
 

@@ -44,6 +44,16 @@ pub enum Error {
         /// How many in a row.
         in_a_row: u64,
     },
+    /// A network's outputs are NaN or infinite; masks of them would say nothing and look as if they did.
+    #[error(
+        "the network's {what} are not finite numbers: its weights or the image's values are too large. \
+         Check the image's values and that the model is the one that was trained; a training needs a lower \
+         `train.learning_rate`"
+    )]
+    NotFinite {
+        /// Logits or probabilities.
+        what: &'static str,
+    },
     /// The GPU failed or is full; the last checkpoint is kept.
     #[error("{0}")]
     Device(#[from] multivalued_engine::DeviceError),

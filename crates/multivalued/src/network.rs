@@ -67,6 +67,15 @@ impl Network {
         }
     }
 
+    /// Takes all values from a safetensors file; says why not where they are another model's or damaged.
+    pub(crate) fn load(&mut self, bytes: &[u8]) -> std::result::Result<(), String> {
+        self.parameters_mut().load_safetensors(bytes).map_err(|error| error.to_string())?;
+        match self.model().is_some_and(|model| model.active_codes().is_empty()) {
+            true => Err("tensor `codebook.active` is zero: no code takes part. The file is damaged".into()),
+            false => Ok(()),
+        }
+    }
+
     /// Where it computes.
     pub fn device(&self) -> &Device {
         match &self.0 {
@@ -93,7 +102,7 @@ impl Network {
     }
 
     /// The weighted set of each of a batch of normalised images of one size.
-    pub(crate) fn predict_batch(&self, recipe: &Recipe, images: &[Image]) -> Vec<Prediction> {
+    pub(crate) fn predict_batch(&self, recipe: &Recipe, images: &[Image]) -> Result<Vec<Prediction>> {
         match &self.0 {
             Kind::Multivalued(model) => predict_batch(model, recipe, images),
             Kind::ProbabilisticUnet(network) => {

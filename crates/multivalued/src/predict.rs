@@ -8,12 +8,12 @@
 
 mod views;
 
-use crate::Result;
 use crate::batch::interleaved;
 use crate::error::caught;
 use crate::model::Model;
 use crate::network::Network;
 use crate::recipe::{CodeEntry, ModelRecipe, Recipe};
+use crate::{Error, Result};
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
 use multivalued_engine::{Device, Tape, Tensor, Var};
@@ -85,7 +85,7 @@ impl Predictor {
 }
 
 /// Predictions for all cases, with the recipe's options. Panics unless the images have the channels that
-/// the networks take, as training cases do.
+/// the networks take, as training cases do; an error where what they say is not finite.
 pub fn predict_cases(network: &Network, recipe: &Recipe, cases: &[Case]) -> Result<Vec<Prediction>> {
     let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
     predict_images(network, recipe, &images)
@@ -109,7 +109,7 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Resu
             })
             .collect();
         // Inside the pool, so that the many small parallel loops start without waking it.
-        let mut predictions = caught(|| Ok(rayon::scope(|_| network.predict_batch(recipe, &images))))?;
+        let mut predictions = caught(|| rayon::scope(|_| network.predict_batch(recipe, &images)))?;
         if recipe.data.resize.is_some() {
             predictions.par_iter_mut().zip(&rest[..alike]).for_each(|(prediction, image)| {
                 for hypothesis in &mut prediction.hypotheses {
@@ -128,7 +128,7 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Resu
 /// Codes are kept per batch: those that some image gives at least ε. Differs: probabilities are those
 /// among the codes that take part, renormalised after the drop; outputs that are (nearly) the same are
 /// merged, since N_x counts outputs and not codes. Where nothing reaches ε, the most probable code stays.
-pub(crate) fn predict_batch(model: &Model, recipe: &Recipe, images: &[Image]) -> Vec<Prediction> {
+pub(crate) fn predict_batch(model: &Model, recipe: &Recipe, images: &[Image]) -> Result<Vec<Prediction>> {
     predict_in_turns(model, recipe, images, AT_ONCE)
 }
 
@@ -182,7 +182,12 @@ fn parts(images: usize, views: usize, together: usize) -> Vec<Range<usize>> {
 
 /// The same with so many values at once. Views beyond that are encoded one part after the other, and codes
 /// take turns.
-fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: usize) -> Vec<Prediction> {
+fn predict_in_turns(
+    model: &Model,
+    recipe: &Recipe,
+    images: &[Image],
+    at_once: usize,
+) -> Result<Vec<Prediction>> {
     let options = &recipe.predict;
     let size = [images[0].width(), images[0].height()];
     let views = Views::new(recipe, size);
@@ -202,6 +207,7 @@ fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: u
         stated.extend(model.probabilities(&of_part, &active).into_tensor().to_vec());
         encoded = (parts.len() == 1).then_some(of_part);
     }
+    must_be_finite(&stated, "probabilities")?;
     let rows: Vec<Vec<f32>> = stated
         .chunks_exact(views.len() * active.len())
         .map(|of_views| mean_row(of_views, active.len()))
@@ -219,6 +225,7 @@ fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: u
             let logits = model.generate_all(&tape, &encoded, &codes);
             let channels = logits.shape().last();
             let values = logits.into_tensor().to_vec();
+            must_be_finite(&values, "logits")?;
             let output = size[0] * size[1] * channels;
             let of_images = values.par_chunks_exact(values.len() / of_part.len());
             let found = found[of_part.clone()].par_iter_mut().zip(&rows[of_part.clone()]);
@@ -237,7 +244,16 @@ fn predict_in_turns(model: &Model, recipe: &Recipe, images: &[Image], at_once: u
         hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
         settle(hypotheses, options.merge_iou)
     });
-    settled.collect()
+    Ok(settled.collect())
+}
+
+/// Refuses outputs of which no mask and no probability can be made.
+pub(crate) fn must_be_finite(values: &[f32], what: &'static str) -> Result<()> {
+    let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
+    match values.par_chunks(1 << 16).all(finite) {
+        true => Ok(()),
+        false => Err(Error::NotFinite { what }),
+    }
 }
 
 /// One image's hypotheses as they are found.
@@ -340,10 +356,11 @@ mod tests {
             let network = Network::new(&recipe, &Device::cpu()).unwrap();
             let model = network.model().unwrap();
             let one = encoding_values(&recipe.model, [16, 16]);
-            let together = predict_in_turns(model, &recipe, &pictures(), AT_ONCE);
+            let together = predict_in_turns(model, &recipe, &pictures(), AT_ONCE).unwrap();
             assert!(together.iter().any(|prediction| prediction.len() > 1), "{together:?}");
             for at_once in [1, 3 * one, 8 * one] {
-                assert_eq!(predict_in_turns(model, &recipe, &pictures(), at_once), together, "{at_once}");
+                let parted = predict_in_turns(model, &recipe, &pictures(), at_once).unwrap();
+                assert_eq!(parted, together, "{at_once}");
             }
         }
     }
@@ -400,7 +417,8 @@ mod tests {
         let model = network.model().unwrap();
         let turn = &recipe.augment.views(8, [16, 16])[3];
         let (images, turned) = (pictures(), pictures().map(|image| turn.moved(&image)));
-        let [upright, turned] = [images, turned].map(|images| predict_batch(model, &recipe, &images));
+        let [upright, turned] =
+            [images, turned].map(|images| predict_batch(model, &recipe, &images).unwrap());
         let back = turn.way_back([16, 16]);
         let as_image = |mask: &Mask| {
             Image::new(
@@ -427,7 +445,7 @@ mod tests {
             predict: crate::recipe::PredictRecipe { views: 1, ..recipe.predict.clone() },
             ..recipe.clone()
         };
-        assert_ne!(predict_batch(model, &one, &pictures()), upright);
+        assert_ne!(predict_batch(model, &one, &pictures()).unwrap(), upright);
     }
 
     #[test]
@@ -442,6 +460,34 @@ mod tests {
             message.contains("image 2 of 2") && message.contains("3 channels, the model takes 1"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn outputs_that_are_no_numbers_are_an_error_and_no_mask() {
+        for (kind, tensor) in [
+            ("multivalued", "classifier"),
+            ("multivalued", "codebook.codes"),
+            ("multivalued", "generator"),
+            ("probabilistic-unet", "generator"),
+            ("unet", "generator"),
+        ] {
+            let kind = format!("method.kind={kind}");
+            let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, &[&kind]);
+            let mut network = Network::new(&recipe, &Device::cpu()).unwrap();
+            let parameters = network.parameters_mut();
+            // Finite, as a file may hold them; what is computed from them is not.
+            let id = parameters
+                .ids()
+                .filter(|&id| {
+                    let name = parameters.get(id).name();
+                    name.contains(tensor) && (name.ends_with("weight") || name == tensor)
+                })
+                .last()
+                .unwrap();
+            parameters.modify(id, |values| values.fill(f32::MAX));
+            let predicted = Predictor::new(network, &recipe).predict(&pictures().each_ref());
+            assert!(matches!(predicted, Err(Error::NotFinite { .. })), "{kind} {tensor}: {predicted:?}");
+        }
     }
 
     #[test]

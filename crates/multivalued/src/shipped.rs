@@ -1,26 +1,35 @@
-//! A model to hand on: a folder with the weights in f16 and the recipe, and nothing of the machine it was
-//! trained on.
+//! A model to hand on: a folder with the weights and the recipe, and nothing of the machine it was trained on.
 //!
 //! ```text
-//! models/lidc/  model.safetensors   the averaged weights in f16, and states
+//! models/lidc/  model.safetensors   the averaged weights and states in f16; classifier and codebook in f32
 //!               recipe.toml         the resolved recipe, without the data's path
+//!               B3SUMS              BLAKE3 of the two, as `b3sum` writes and checks it
 //! ```
 //!
-//! Whoever writes the folder may put a card and scores beside them; prediction needs these two files.
+//! Whoever writes the folder may put a card and scores beside them; prediction needs the first two, and
+//! refuses them where they do not match the third.
 
 use crate::error::caught;
 use crate::network::Network;
 use crate::{Error, Predictor, Recipe, Result};
+use multivalued_data::files;
 use multivalued_engine::store::read_metadata;
 use multivalued_engine::{Device, catching};
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 /// The weights' file.
 pub const WEIGHTS: &str = "model.safetensors";
 /// The recipe's file.
 pub const RECIPE: &str = "recipe.toml";
+
+/// The checksums' file. Models that were exported before there was one have none.
+pub const CHECKSUMS: &str = "B3SUMS";
+
+/// The most bytes that a file of checksums makes sense with.
+const MOST_CHECKSUMS: u64 = 1 << 16;
+/// The same of a recipe.
+const MOST_RECIPE: u64 = 1 << 20;
 
 /// The format and its version, as one entry of the weights' metadata: several would be written in any
 /// order, and the same model would not be the same file. The version grows when a reader of the old kind
@@ -32,11 +41,50 @@ pub fn exists(folder: &Path) -> bool {
     folder.join(WEIGHTS).is_file() && folder.join(RECIPE).is_file()
 }
 
+/// Whether the folder says what its files' content must be.
+pub fn has_checksums(folder: &Path) -> bool {
+    folder.join(CHECKSUMS).symlink_metadata().is_ok()
+}
+
+/// What the checksums' file of a model says: a line for each file, its BLAKE3 and its name.
+pub fn checksums(weights: &[u8], recipe: &str) -> String {
+    let line = |name: &str, bytes: &[u8]| format!("{}  {name}\n", blake3::hash(bytes).to_hex());
+    line(WEIGHTS, weights) + &line(RECIPE, recipe.as_bytes())
+}
+
+/// Refuses a file whose content is not what the folder's checksums say, where there are any.
+fn verify(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    if !has_checksums(folder) {
+        return Ok(());
+    }
+    let path = folder.join(CHECKSUMS);
+    let text = files::read(&path, MOST_CHECKSUMS)?;
+    let text = String::from_utf8_lossy(&text);
+    let stated = text.lines().find_map(|line| line.strip_suffix(name)?.strip_suffix("  "));
+    match stated {
+        None => Err(Error::checkpoint(path, format!("says nothing of {name}; fetch the model again"))),
+        Some(hash) if hash == blake3::hash(bytes).to_hex().as_str() => Ok(()),
+        Some(_) => Err(Error::checkpoint(
+            folder.join(name),
+            format!(
+                "damaged or edited: its content does not match {CHECKSUMS}. Fetch the model again, or remove \
+                 {CHECKSUMS} where it was edited on purpose"
+            ),
+        )),
+    }
+}
+
+/// Whether a tensor stays in f32: what probabilities are made of, and takes kilobytes.
+fn stays_f32(name: &str) -> bool {
+    name.starts_with("classifier.") || name.starts_with("codebook.")
+}
+
 impl Predictor {
-    /// The content of a model's folder: the weights as safetensors in f16, and the recipe as TOML.
+    /// The content of a model's folder: the weights as safetensors, and the recipe as TOML. [`checksums`] says
+    /// what is to lie beside them.
     pub fn shipped(&self) -> Result<(Vec<u8>, String)> {
         let metadata = HashMap::from([("format".into(), FORMAT.into())]);
-        let weights = catching(|| self.network().parameters().to_safetensors_f16(metadata))?
+        let weights = catching(|| self.network().parameters().to_safetensors_f16(stays_f32, metadata))?
             .map_err(|error| Error::checkpoint(WEIGHTS, error.to_string()))?;
         Ok((weights, self.recipe().without_place().to_toml()))
     }
@@ -47,10 +95,14 @@ impl Predictor {
     }
 
     fn open_model(folder: &Path, device: &Device) -> Result<Self> {
-        let recipe = Recipe::read(&folder.join(RECIPE))?;
+        let path = folder.join(RECIPE);
+        verify(folder, RECIPE, &files::read(&path, MOST_RECIPE)?)?;
+        let recipe = Recipe::read(&path)?;
         recipe.validate()?;
+        let mut network = Network::new(&recipe, device)?;
         let path = folder.join(WEIGHTS);
-        let bytes = fs::read(&path).map_err(|source| Error::io(&path, source))?;
+        let bytes = files::read(&path, network.parameters().most_file_bytes())?;
+        verify(folder, WEIGHTS, &bytes)?;
         let refused = |reason: String| Error::checkpoint(&path, reason);
         let metadata = read_metadata(&bytes).map_err(|error| refused(error.to_string()))?;
         match metadata.get("format").map(String::as_str) {
@@ -62,8 +114,7 @@ impl Predictor {
             }
             _ => return Err(refused("not a model of this program".into())),
         }
-        let mut network = Network::new(&recipe, device)?;
-        network.parameters_mut().load_safetensors(&bytes).map_err(|error| refused(error.to_string()))?;
+        network.load(&bytes).map_err(refused)?;
         Ok(Self::new(network, &recipe))
     }
 }
@@ -74,6 +125,7 @@ mod tests {
     use crate::fixture::{cases, tiny_recipe};
     use crate::recipe::Space;
     use crate::train::Trainer;
+    use std::fs;
 
     fn trained(kind: &str) -> Predictor {
         let recipe = tiny_recipe(Space::Output, &[kind, "data.path=/home/someone/data", "train.steps=8"]);

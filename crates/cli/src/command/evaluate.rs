@@ -8,13 +8,13 @@ use multivalued_data::report::Report;
 
 use super::options::Loading;
 use crate::device::DeviceChoice;
+use crate::document::Document;
 use crate::exit::{Failure, Outcome};
-use crate::folder;
 use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST};
 use crate::run::evaluation::Evaluation;
 use crate::run::model::RunModel;
-use crate::terminal::say;
+use crate::terminal::{complain, say};
 
 /// Score a run's model and print the table of all scores
 #[derive(Debug, Args)]
@@ -40,10 +40,10 @@ pub struct Evaluate {
     /// Views of each image to average [default: the recipe's predict.views]
     #[arg(long, value_name = "N")]
     views: Option<usize>,
-    /// Write the report as JSON
+    /// Write the report as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report page
+    /// Write the report page; - is standard output
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// A bound that a score must keep, as 'ged_exact<=0.1' or 'mode_recall>=0.9'
@@ -97,8 +97,12 @@ impl Evaluate {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
-        for path in self.json.iter().chain(&self.html) {
-            folder::can_hold(path)?;
+        let [json, html] =
+            [&self.json, &self.html].map(|path| path.as_deref().map(Document::named).transpose());
+        let documents = [json?, html?];
+        let printed = documents.iter().flatten().filter(|one| **one == Document::StandardOutput).count();
+        if printed > 1 {
+            return Err(Failure::user("--json and --html", "standard output takes one of them; name a file"));
         }
         // What is written into the run must not meet a training that writes there too.
         let publishes = self.data.is_none()
@@ -115,13 +119,18 @@ impl Evaluate {
         if publishes {
             evaluation.publish(&run)?;
         }
-        if let Some(path) = &self.json {
-            folder::write(path, (evaluation.report.to_json() + "\n").as_bytes())?;
+        let [json, html] = documents;
+        if let Some(document) = json {
+            document.write((evaluation.report.to_json() + "\n").as_bytes())?;
         }
-        if let Some(path) = &self.html {
-            folder::write(path, evaluation.page(&run)?.as_bytes())?;
+        if let Some(document) = html {
+            document.write(evaluation.page(&run)?.as_bytes())?;
         }
-        say(&evaluation.table())?;
+        // Beside a document the table would spoil it.
+        match printed {
+            0 => say(&evaluation.table())?,
+            _ => evaluation.table().lines().for_each(complain),
+        }
         let broken = self.require.iter().map(|bound| bound.broken(&evaluation.report));
         let broken: Vec<String> = broken.collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect();
         match broken.is_empty() {

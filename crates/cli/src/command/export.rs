@@ -41,7 +41,7 @@ const SHOWN: [(&str, &str); 10] = [
     ("mode_probability_mae", "error of a mode's probability"),
 ];
 
-/// Write a run's model as a folder to hand on: weights in f16, recipe, scores and a model card
+/// Write a run's model as a folder to hand on: weights, recipe, checksums, scores and a model card
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  multivalued export runs/lidc --out models/lidc\n  multivalued export runs/mine \
@@ -96,6 +96,8 @@ impl Export {
             let levels = folder::read_text(&run.coverage())?;
             folder::write(&self.out.join("coverage.json"), levels.as_bytes())?;
         }
+        let checksums = shipped::checksums(&weights, &recipe);
+        folder::write(&self.out.join(shipped::CHECKSUMS), checksums.as_bytes())?;
         // Last: with it the folder is a model.
         folder::write(&self.out.join(shipped::RECIPE), recipe.as_bytes())?;
         say(&format!("model of {} in {}; read its README.md", megabytes(weights.len()), self.out.display()))
@@ -167,9 +169,10 @@ impl Card<'_> {
             (
                 "network",
                 format!(
-                    "channels {:?}, {} trained values, weights in f16 ({})",
+                    "channels {:?}, {} trained values, weights in f16{} ({})",
                     recipe.model.channels,
                     network.parameters().trained_values(),
+                    if network.model().is_some() { ", classifier and codebook in f32" } else { "" },
                     megabytes(self.size)
                 ),
             ),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use multivalued::recipe::MethodKind;
-use multivalued_data::{Case, Hypothesis, Mask, Prediction};
+use multivalued_data::{Case, Hypothesis, Mask, Prediction, files};
 
 use super::options::Loading;
 use crate::device::DeviceChoice;
@@ -47,6 +47,10 @@ impl Inspect {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
+        let path = run.sheet("codes");
+        for written in [&run.sheets(), &path] {
+            files::refuse_link(written)?;
+        }
         if run.log().is_file() {
             say(&curves(&log::read(&run.log())?))?;
         }
@@ -70,8 +74,7 @@ impl Inspect {
         let pairs: Vec<_> = cases.iter().zip(&by_code).collect();
         let shown = spread(&pairs, SHOWN).into_iter();
         let exhibits: Vec<_> = shown.map(|(case, prediction)| Exhibit::of_all(case, prediction)).collect();
-        folder::make(&run.sheets())?;
-        let path = run.sheets().join("codes.png");
+        files::make_folder(&run.sheets())?;
         folder::write(&path, &png(&sheet(&exhibits)))?;
         say(&format!("\nsheet of codes: {}", path.display()))
     }

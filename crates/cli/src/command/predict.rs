@@ -9,7 +9,7 @@ use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::Limits;
 use multivalued_data::metric::summary::{Summary, merged, short_list};
-use multivalued_data::{Case, CompactMask, Hypothesis, Image, Mask, Prediction};
+use multivalued_data::{Case, CompactMask, Hypothesis, Image, Mask, Prediction, files};
 use serde_json::{Value, json};
 
 use super::options::{level, share};
@@ -83,6 +83,7 @@ impl Predict {
         let files = image_files(&self.images)?;
         // Before any work is done for nothing.
         for (_, name) in &files {
+            files::refuse_link(&self.out.join(name))?;
             folder::must_be_free(&self.out.join(name))?;
         }
         folder::make(&self.out)?;
@@ -129,6 +130,7 @@ impl Predict {
         let limits = Limits::default();
         let slices = Slices::open(&[path.to_owned()], &limits)?;
         let predicted = self.predict_slices(model, coverage, path, &slices, alone)?;
+        files::refuse_link(out)?;
         folder::make_empty(out)?;
         let most = predicted.iter().map(|slice| slice.kept().len()).max().unwrap_or(0);
         let mut files = Vec::new();

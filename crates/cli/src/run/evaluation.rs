@@ -1,11 +1,9 @@
 //! Scores of a run's model, and what there is to see of them: report, page and contact sheets.
 
-use std::path::Path;
-
 use multivalued::{Recipe, Trained, Verdict};
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::report::Report;
-use multivalued_data::{Case, Prediction};
+use multivalued_data::{Case, Prediction, files};
 
 use super::RunFolder;
 use super::cases::{Cases, TEST};
@@ -107,7 +105,7 @@ impl Evaluation {
             let text = serde_json::to_string_pretty(verdict).expect("a verdict is plain values");
             folder::write(&run.verdict(), (text + "\n").as_bytes())?;
         }
-        self.write_sheets(&run.sheets())
+        self.write_sheets(run)
     }
 
     /// What the page says of the run besides scores: the verdict first, then where it comes from.
@@ -117,8 +115,8 @@ impl Evaluation {
         findings.chain(facts(log)).collect()
     }
 
-    fn write_sheets(&self, path: &Path) -> Outcome {
-        folder::make(path)?;
+    fn write_sheets(&self, run: &RunFolder) -> Outcome {
+        files::make_folder(&run.sheets())?;
         let exhibits = self.exhibits();
         let mut ranked = exhibits.clone();
         ranked.sort_by(|a, b| a.ged.unwrap_or(0.0).total_cmp(&b.ged.unwrap_or(0.0)));
@@ -126,7 +124,7 @@ impl Evaluation {
         let worst: Vec<_> = ranked.iter().rev().take(count).copied().collect();
         let examples = spread(&exhibits, count);
         for (name, shown) in [("examples", &examples[..]), ("best", &ranked[..count]), ("worst", &worst)] {
-            folder::write(&path.join(format!("{name}.png")), &png(&sheet(shown)))?;
+            folder::write(&run.sheet(name), &png(&sheet(shown)))?;
         }
         Ok(())
     }

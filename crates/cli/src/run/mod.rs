@@ -12,12 +12,18 @@ pub mod model;
 pub mod progress;
 pub mod training;
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use multivalued::train::checkpoint;
+use multivalued_data::files;
+
 use crate::exit::{Failure, Outcome};
 use crate::folder;
+
+/// The contact sheets of a run.
+const SHEETS: [&str; 4] = ["examples", "best", "worst", "codes"];
 
 /// The files of a run.
 #[derive(Debug, Clone)]
@@ -124,6 +130,11 @@ impl RunFolder {
         self.path.join("sheets")
     }
 
+    /// A contact sheet.
+    pub fn sheet(&self, name: &str) -> PathBuf {
+        self.sheets().join(format!("{name}.png"))
+    }
+
     /// TensorBoard's event files.
     pub fn events(&self) -> PathBuf {
         self.path.join("tensorboard")
@@ -139,15 +150,10 @@ impl RunFolder {
     /// Keeps other processes out until the lock is dropped.
     pub fn lock(&self) -> Outcome<Lock> {
         folder::make(&self.path)?;
+        self.refuse_links()?;
         let path = self.path.join("run.lock");
         let refused = |error: std::io::Error| Failure::io(&path, &error);
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(refused)?;
+        let mut file = files::open_own(&path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -167,6 +173,18 @@ impl RunFolder {
         file.set_len(0).and_then(|()| file.rewind()).map_err(refused)?;
         writeln!(file, "process {}{}", std::process::id(), host()).map_err(refused)?;
         Ok(Lock { _file: file })
+    }
+
+    /// Refuses a folder that holds a link where a file is written, before the work whose result it shall hold.
+    fn refuse_links(&self) -> Outcome {
+        let own = [self.recipe(), self.log(), self.coverage(), self.report(), self.page()];
+        let folders = [self.sheets(), self.events()];
+        let sheets = SHEETS.map(|name| self.sheet(name));
+        for path in own.iter().chain(&folders).chain(&sheets) {
+            files::refuse_link(path)?;
+        }
+        checkpoint::refuse_links(&self.last())?;
+        Ok(checkpoint::refuse_links(&self.best())?)
     }
 }
 

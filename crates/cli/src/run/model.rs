@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use multivalued::train::checkpoint;
-use multivalued::{Predictor, Recipe};
+use multivalued::{Predictor, Recipe, shipped};
 use multivalued_data::{Case, Image, Prediction};
 use multivalued_engine::Device;
 
 use super::RunFolder;
 use super::counting::Counting;
 use crate::exit::{Failure, Outcome};
+use crate::terminal::complain;
 
 /// Images that are predicted before the progress is shown anew: whole batches of the predictor.
 const BETWEEN_WORDS: usize = 32;
@@ -23,6 +24,13 @@ impl RunModel {
     /// Reads a run's `best/`, or the model that was handed on as this folder.
     pub fn of_run(run: &RunFolder, device: &Device) -> Outcome<Self> {
         if run.is_shipped() {
+            if !shipped::has_checksums(run.path()) {
+                complain(&format!(
+                    "{}: has no {}, as models had none at first: whether its files are whole is not known",
+                    run.path().display(),
+                    shipped::CHECKSUMS
+                ));
+            }
             return Ok(Self { predictor: Predictor::open_shipped(run.path(), device)? });
         }
         if !checkpoint::exists(&run.best()) {

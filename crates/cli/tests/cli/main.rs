@@ -3,11 +3,13 @@
 mod arguments;
 mod bad_files;
 mod checkpoints;
+mod damage;
 mod datasets;
 mod documents;
 mod films;
 mod full_disk;
 mod interruption;
+mod links;
 mod memory;
 mod models;
 mod names;

@@ -119,6 +119,8 @@ fn a_model_is_handed_on_and_taken_in_place_of_a_run() {
 
     let weights = place.path("models/mine/model.safetensors");
     fs::write(&weights, &file("model.safetensors")[..1000]).unwrap();
+    place.run(&["predict", "models/mine", image, "--out", "y"]).fails(2, &["model.safetensors", "B3SUMS"]);
+    fs::remove_file(place.path("models/mine/B3SUMS")).unwrap();
     place.run(&["predict", "models/mine", image, "--out", "y"]).fails(2, &["model.safetensors", "complete"]);
 }
 

@@ -90,7 +90,7 @@ fn models_are_small_and_say_whose_data_and_what_for() {
             }
             files += 1;
         }
-        assert_eq!(files, 4, "weights, recipe, report and card of {name}");
+        assert_eq!(files, 5, "weights, recipe, checksums, report and card of {name}");
         let card = fs::read_to_string(model(name).join("README.md")).unwrap();
         let whose = match name {
             "lidc" => ["LIDC-IDRI", "CC BY 3.0", "Armato"],

@@ -22,7 +22,7 @@ use std::time::UNIX_EPOCH;
 use rayon::prelude::*;
 
 use super::{Dataset, Roster, record};
-use crate::replace::replace_file;
+use crate::files;
 use crate::{Case, Error, Result};
 
 const MAGIC: [u8; 8] = *b"mvcases\n";
@@ -117,7 +117,7 @@ impl Packed {
             file.write_all(&head)?;
             file.write_all(&self.bytes)
         };
-        replace_file(path, write)
+        files::replace(path, write)
     }
 
     /// Reads a cache file; none where it was made from other sources than `key` stands for.

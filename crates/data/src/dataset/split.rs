@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record;
 use crate::draw::Draw;
-use crate::replace::replace_file;
+use crate::files;
 use crate::{Case, Error, Result};
 
 /// The cases of a data set as splits see them: id, group, and one hash over all content.
@@ -186,7 +186,7 @@ impl Split {
     /// Writes the split as JSON.
     pub fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(|e| Error::file(path, e))?;
-        replace_file(path, |file| file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")))
+        files::replace(path, |file| file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")))
     }
 
     /// Reads a split and holds it against the data.

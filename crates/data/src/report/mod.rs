@@ -10,8 +10,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::evaluate::{Scores, Summary, TruthScores};
+use crate::files;
 use crate::metric::calibration::ReliabilityBin;
-use crate::replace::replace_file;
 use crate::{Error, Result};
 
 /// What the document calls itself.
@@ -114,7 +114,7 @@ impl Report {
 
     /// Writes the document to a file.
     pub fn write(&self, path: &Path) -> Result<()> {
-        replace_file(path, |file| file.write_all((self.to_json() + "\n").as_bytes()))
+        files::replace(path, |file| file.write_all((self.to_json() + "\n").as_bytes()))
     }
 
     /// Reads a document back.

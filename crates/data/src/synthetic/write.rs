@@ -8,7 +8,6 @@
 //! truth/ID-0.png     the modes, in their order
 //! ```
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -17,7 +16,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::export::{write_pixels, write_png_mask};
-use crate::replace::replace_file;
+use crate::files;
 use crate::{Case, Error, Image, Mask, Result};
 
 /// Writes cases with values in 0 to 1 into a folder, each with the name of its split. The folder is
@@ -28,8 +27,7 @@ pub fn write_dataset(folder: &Path, splits: &[(&str, &[Case])]) -> Result<()> {
         return Err(Error::dataset(folder, "has a manifest already; give another folder or remove it"));
     }
     for name in ["images", "labels", "truth"] {
-        let path = folder.join(name);
-        fs::create_dir_all(&path).map_err(|e| Error::io(path, e))?;
+        files::make_folder(&folder.join(name))?;
     }
     let cases: Vec<(&str, &Case)> =
         splits.iter().flat_map(|(split, cases)| cases.iter().map(move |case| (*split, case))).collect();
@@ -41,7 +39,7 @@ pub fn write_dataset(folder: &Path, splits: &[(&str, &[Case])]) -> Result<()> {
         text.push('\n');
     }
     // Last and at once: a folder with a manifest is complete.
-    replace_file(&manifest, |file| file.write_all(text.as_bytes()))
+    files::replace(&manifest, |file| file.write_all(text.as_bytes()))
 }
 
 /// One line of the manifest.

@@ -14,10 +14,11 @@
 use super::gaussian::{Gaussian, GaussianEncoder, noise};
 use super::unet::Body;
 use super::{Losses, descend, shares};
+use crate::Result;
 use crate::batch::Batch;
 use crate::loss::cross_entropy_sum;
 use crate::model::Init;
-use crate::predict::{mask_of, outputs_together};
+use crate::predict::{mask_of, must_be_finite, outputs_together};
 use crate::recipe::{MethodRecipe, Recipe};
 use crate::train::StepResult;
 use crate::train::schedule::learning_rate;
@@ -100,7 +101,7 @@ impl ProbabilisticUnet {
 
     /// Samples of the prior for each image. Its noise is drawn from the image's own content, so that an
     /// image gets the same samples alone, in any batch and at any place of a data set.
-    pub fn predict_batch(&self, recipe: &Recipe, images: &Tensor) -> Vec<Prediction> {
+    pub fn predict_batch(&self, recipe: &Recipe, images: &Tensor) -> Result<Vec<Prediction>> {
         let options = &recipe.predict;
         let tape = Tape::frozen(&self.parameters);
         let constant = Var::constant(images.clone());
@@ -123,11 +124,12 @@ impl ProbabilisticUnet {
             let logits = self.body.generator.generate(&tape, &features, &z);
             let [rows, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
             let logits = logits.into_tensor().to_vec();
+            must_be_finite(&logits, "logits")?;
             for (row, logits) in logits.chunks_exact(logits.len() / rows).enumerate() {
                 masks[row / part].push(mask_of(logits, width, height, channels));
             }
         }
-        masks.into_iter().map(counted).collect()
+        Ok(masks.into_iter().map(counted).collect())
     }
 }
 

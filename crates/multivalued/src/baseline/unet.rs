@@ -1,10 +1,11 @@
 //! A plain U-Net: one output of probability one.
 
 use super::{Losses, descend};
+use crate::Result;
 use crate::batch::Batch;
 use crate::loss;
 use crate::model::{Decoded, Generator, ImageEncoder, Init};
-use crate::predict::mask_of;
+use crate::predict::{mask_of, must_be_finite};
 use crate::recipe::{ModelRecipe, Recipe};
 use crate::train::StepResult;
 use crate::train::schedule::learning_rate;
@@ -87,16 +88,15 @@ impl Unet {
     }
 
     /// One mask for each image.
-    pub fn predict_batch(&self, images: &Tensor) -> Vec<Prediction> {
+    pub fn predict_batch(&self, images: &Tensor) -> Result<Vec<Prediction>> {
         let logits = self.logits(&Tape::frozen(&self.parameters), images);
         let [count, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
         let values = logits.into_tensor().to_vec();
-        values
-            .chunks_exact(values.len() / count)
-            .map(|logits| {
-                let mask = mask_of(logits, width, height, channels);
-                Prediction::stated(vec![Hypothesis { mask, probability: 1.0, code: 0 }])
-            })
-            .collect()
+        must_be_finite(&values, "logits")?;
+        let predictions = values.chunks_exact(values.len() / count).map(|logits| {
+            let mask = mask_of(logits, width, height, channels);
+            Prediction::stated(vec![Hypothesis { mask, probability: 1.0, code: 0 }])
+        });
+        Ok(predictions.collect())
     }
 }

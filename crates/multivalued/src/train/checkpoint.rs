@@ -18,14 +18,21 @@ use crate::error::caught;
 use crate::network::Network;
 use crate::recipe::Recipe;
 use crate::{Error, Predictor, Result};
-use multivalued_data::Case;
+use multivalued_data::{Case, files};
 use multivalued_engine::{Device, Parameters};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+const MODEL: &str = "model.safetensors";
+const AVERAGE: &str = "average.safetensors";
+const OPTIMISER: &str = "optimiser.safetensors";
+const STATE: &str = "state.json";
+/// The most bytes that a state makes sense with: ten for each of 25 million annotations.
+const MOST_STATE: u64 = 1 << 28;
 
 const FORMAT: &str = "multivalued-checkpoint";
 /// Grows when a reader of the old kind could not read the new one.
@@ -70,6 +77,7 @@ fn write(
     training: Option<TrainingState>,
 ) -> Result<()> {
     let (fresh, old) = (beside(folder, ".new"), beside(folder, ".old"));
+    refuse_links(folder)?;
     let hashes = files
         .iter()
         .map(|(name, bytes)| (name.to_string(), blake3::hash(bytes).to_hex().to_string()))
@@ -80,12 +88,15 @@ fn write(
     let needed: usize = files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + state.len();
     let written = (|| {
         remove(&fresh)?;
-        fs::create_dir_all(&fresh).map_err(|source| Error::io(&fresh, source))?;
-        for (name, bytes) in files.iter().map(|(name, bytes)| (*name, bytes)).chain([("state.json", &state)])
-        {
+        // Made anew, so that nothing in it was there before.
+        if let Some(parent) = fresh.parent() {
+            fs::create_dir_all(parent).map_err(|source| Error::io(parent, source))?;
+        }
+        fs::create_dir(&fresh).map_err(|source| Error::io(&fresh, source))?;
+        for (name, bytes) in files.iter().map(|(name, bytes)| (*name, bytes)).chain([(STATE, &state)]) {
             let path = fresh.join(name);
             let write = |path: &Path| -> std::io::Result<()> {
-                let mut file = File::create(path)?;
+                let mut file = File::create_new(path)?;
                 file.write_all(bytes)?;
                 file.sync_all()
             };
@@ -111,9 +122,17 @@ fn write(
     written
 }
 
+/// Refuses a checkpoint's place where one of the names that are written is a link.
+pub fn refuse_links(folder: &Path) -> Result<()> {
+    for path in [folder.to_owned(), beside(folder, ".new"), beside(folder, ".old")] {
+        files::refuse_link(&path)?;
+    }
+    Ok(())
+}
+
 fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io(folder, error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(folder, error)),
         _ => Ok(()),
     }
 }
@@ -149,26 +168,32 @@ fn place_of(folder: &Path) -> PathBuf {
 
 /// Whether a complete checkpoint lies there (or lies beside it after a crash).
 pub fn exists(folder: &Path) -> bool {
-    place_of(folder).join("state.json").is_file()
+    place_of(folder).join(STATE).is_file()
 }
 
-/// A checkpoint's files, each checked against its hash.
-struct Loaded {
+/// A checkpoint whose state was read; its other files are read for networks that they are to fit.
+struct Opened {
     folder: PathBuf,
-    files: HashMap<String, Vec<u8>>,
     state: State,
 }
 
-impl Loaded {
+/// Reads a file of a checkpoint; one that is missing, no regular file or too large is named.
+fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
+    files::read(path, most).map_err(|error| match error {
+        multivalued_data::Error::Io { source, .. } => Error::checkpoint(path, source.to_string()),
+        multivalued_data::Error::File { reason, .. } => Error::checkpoint(path, reason),
+        other => other.into(),
+    })
+}
+
+impl Opened {
     fn read(folder: &Path) -> Result<Self> {
         let folder = &place_of(folder);
-        let path = folder.join("state.json");
-        let text = fs::read(&path).map_err(|source| match source.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::checkpoint(folder, "no checkpoint here (state.json is missing)")
-            }
-            _ => Error::io(&path, source),
-        })?;
+        let path = folder.join(STATE);
+        if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            return Err(Error::checkpoint(folder, "no checkpoint here (state.json is missing)"));
+        }
+        let text = read_file(&path, MOST_STATE)?;
         let value: serde_json::Value = serde_json::from_slice(&text)
             .map_err(|error| Error::checkpoint(&path, format!("not a checkpoint's state: {error}")))?;
         if value["format"] != FORMAT {
@@ -186,31 +211,37 @@ impl Loaded {
         }
         let state: State = serde_json::from_value(value)
             .map_err(|error| Error::checkpoint(&path, format!("damaged state: {error}")))?;
-        let mut files = HashMap::new();
-        for (name, hash) in &state.files {
-            let path = folder.join(name);
-            let bytes = fs::read(&path).map_err(|source| Error::checkpoint(&path, source.to_string()))?;
-            if blake3::hash(&bytes).to_hex().as_str() != hash {
-                return Err(Error::checkpoint(
-                    &path,
-                    "damaged: its content does not match the recorded hash",
-                ));
-            }
-            files.insert(name.clone(), bytes);
+        if let Some(name) =
+            state.files.keys().find(|name| ![MODEL, AVERAGE, OPTIMISER].contains(&name.as_str()))
+        {
+            let reason = format!("names '{name}', which is no file of a checkpoint: the state is damaged");
+            return Err(Error::checkpoint(&path, reason));
         }
-        Ok(Self { folder: folder.into(), files, state })
+        Ok(Self { folder: folder.into(), state })
     }
 
-    fn file(&self, name: &str) -> Result<&[u8]> {
-        let missing = || Error::checkpoint(self.folder.join(name), "missing from the checkpoint");
-        self.files.get(name).map(Vec::as_slice).ok_or_else(missing)
+    fn has(&self, name: &str) -> bool {
+        self.state.files.contains_key(name)
     }
 
-    fn load(&self, name: &str, parameters: &mut Parameters) -> Result<()> {
-        let bytes = self.file(name)?;
-        parameters
-            .load_safetensors(bytes)
-            .map_err(|error| Error::checkpoint(self.folder.join(name), error.to_string()))
+    /// A file's content, checked against its size and its hash.
+    fn file(&self, name: &str, parameters: &Parameters) -> Result<Vec<u8>> {
+        let path = self.folder.join(name);
+        let Some(hash) = self.state.files.get(name) else {
+            return Err(Error::checkpoint(path, "missing from the checkpoint"));
+        };
+        // The optimiser keeps two moments for each value.
+        let tensors = if name == OPTIMISER { 2 } else { 1 };
+        let bytes = read_file(&path, tensors * parameters.most_file_bytes())?;
+        match blake3::hash(&bytes).to_hex().as_str() == hash {
+            true => Ok(bytes),
+            false => Err(Error::checkpoint(&path, "damaged: its content does not match the recorded hash")),
+        }
+    }
+
+    fn load(&self, name: &str, network: &mut Network) -> Result<()> {
+        let bytes = self.file(name, network.parameters())?;
+        network.load(&bytes).map_err(|reason| Error::checkpoint(self.folder.join(name), reason))
     }
 }
 
@@ -236,11 +267,7 @@ impl Trainer {
         let average =
             self.with_averaged_weights(|network| network.parameters().to_safetensors(HashMap::new()));
         let optimiser = self.adam.to_safetensors(self.network.parameters());
-        let files = [
-            ("model.safetensors", model),
-            ("average.safetensors", average),
-            ("optimiser.safetensors", optimiser),
-        ];
+        let files = [(MODEL, model), (AVERAGE, average), (OPTIMISER, optimiser)];
         write(folder, &files, &self.recipe, Some(training))
     }
 
@@ -249,7 +276,7 @@ impl Trainer {
         let model = caught(|| {
             Ok(self.with_averaged_weights(|network| network.parameters().to_safetensors(HashMap::new())))
         })?;
-        write(folder, &[("model.safetensors", model)], &self.recipe, None)
+        write(folder, &[(MODEL, model)], &self.recipe, None)
     }
 
     /// Goes on from a checkpoint, exactly where it was saved. The cases must be those it was trained on.
@@ -270,8 +297,8 @@ impl Trainer {
         data: &str,
         device: &Device,
     ) -> Result<Self> {
-        let loaded = Loaded::read(folder)?;
-        let Some(training) = loaded.state.training.clone() else {
+        let opened = Opened::read(folder)?;
+        let Some(training) = opened.state.training.clone() else {
             return Err(Error::checkpoint(
                 folder,
                 "holds weights only: it can predict, not go on training. Resume from `last`",
@@ -283,24 +310,24 @@ impl Trainer {
                 format!("trained on other data: hash {}, this data's is {data}", training.data),
             ));
         }
-        let mut trainer = Self::new(&loaded.state.recipe, train, validation, device)?;
+        let mut trainer = Self::new(&opened.state.recipe, train, validation, device)?;
         if let Some(fault) = trainer.fault_of(&training) {
             let reason =
                 format!("does not fit its own recipe and data: {fault}; resume from another checkpoint");
-            return Err(Error::checkpoint(loaded.folder.join("state.json"), reason));
+            return Err(Error::checkpoint(opened.folder.join("state.json"), reason));
         }
-        loaded.load("average.safetensors", trainer.network.parameters_mut())?;
+        opened.load(AVERAGE, &mut trainer.network)?;
         for (average, parameter) in trainer.average.iter_mut().zip(trainer.network.parameters().iter()) {
             if let Some(average) = average {
                 *average = parameter.tensor().clone();
             }
         }
-        loaded.load("model.safetensors", trainer.network.parameters_mut())?;
-        let optimiser = loaded.file("optimiser.safetensors")?;
+        opened.load(MODEL, &mut trainer.network)?;
+        let optimiser = opened.file(OPTIMISER, trainer.network.parameters())?;
         trainer
             .adam
-            .load_safetensors(trainer.network.parameters(), optimiser)
-            .map_err(|error| Error::checkpoint(folder.join("optimiser.safetensors"), error.to_string()))?;
+            .load_safetensors(trainer.network.parameters(), &optimiser)
+            .map_err(|error| Error::checkpoint(folder.join(OPTIMISER), error.to_string()))?;
         let TrainingState {
             step,
             seconds,
@@ -360,21 +387,17 @@ impl Predictor {
     }
 
     fn open_checkpoint(folder: &Path, device: &Device) -> Result<Self> {
-        let loaded = Loaded::read(folder)?;
-        let recipe = &loaded.state.recipe;
+        let opened = Opened::read(folder)?;
+        let recipe = &opened.state.recipe;
         recipe.validate()?;
         let mut network = Network::new(recipe, device)?;
-        let name = if loaded.files.contains_key("average.safetensors") {
-            "average.safetensors"
-        } else {
-            "model.safetensors"
-        };
-        loaded.load(name, network.parameters_mut())?;
+        let name = if opened.has(AVERAGE) { AVERAGE } else { MODEL };
+        opened.load(name, &mut network)?;
         Ok(Self::new(network, recipe))
     }
 }
 
 /// The recipe a checkpoint was made by.
 pub fn recipe_of(folder: &Path) -> Result<Recipe> {
-    Ok(Loaded::read(folder)?.state.recipe)
+    Ok(Opened::read(folder)?.state.recipe)
 }

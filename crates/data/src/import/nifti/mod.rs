@@ -14,6 +14,7 @@ use flate2::write::GzEncoder;
 
 use super::sample::Steps;
 use super::{Limits, Samples};
+use crate::files;
 use crate::memory::reserved;
 use crate::{Error, Mask, Result};
 use header::HEADER_BYTES;
@@ -111,8 +112,7 @@ pub fn write_masks(path: &Path, like: &Header, slices: &[Mask]) -> Result<()> {
         out.write_all(&like.for_labels())?;
         slices.iter().try_for_each(|mask| out.write_all(&mask.labels()))
     };
-    let file = File::create(path).map_err(|e| Error::io(path, e))?;
-    let mut out = BufWriter::new(file);
+    let mut out = BufWriter::new(files::create(path)?);
     let written = if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
         let mut packed = GzEncoder::new(&mut out, Compression::default());
         write(&mut packed).and_then(|()| packed.finish().map(|_| ()))
