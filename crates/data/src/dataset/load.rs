@@ -79,8 +79,9 @@ impl Slices {
 fn finite(path: &Path, samples: &Samples) -> Result<()> {
     match samples.always_finite() {
         true => Ok(()),
-        false => (0..samples.size.depth)
-            .try_for_each(|z| import::finite(path, samples, &samples.slice(path, z)?)),
+        false => {
+            (0..samples.size.depth).try_for_each(|z| import::finite(path, samples, &samples.slice(path, z)?))
+        }
     }
 }
 
