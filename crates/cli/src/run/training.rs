@@ -226,6 +226,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use multivalued::Recipe;
+
     use super::*;
     use crate::log;
 
@@ -247,6 +249,7 @@ mod tests {
             cpu.limit_memory(started.peak_bytes() + 1024);
         }
         let save_every = Duration::from_secs(600);
+        let recipe = recipe.into();
         let training = Training { run: &run, recipe: &recipe, device: &device, save_every };
         let ended = training.run(&lock);
         let told = matches!(&ended, Err(Failure::User(told)) if told.contains("out of memory"));
