@@ -7,6 +7,9 @@ use std::process::ExitCode;
 
 use multivalued_engine::DeviceError;
 
+/// The exit code of [`Failure::Interrupted`].
+pub const INTERRUPTED: u8 = 75;
+
 /// Why a command did not end with 0.
 #[derive(Debug)]
 pub enum Failure {
@@ -16,6 +19,8 @@ pub enum Failure {
     User(String),
     /// 74: the operating system refused to read or write, or a GPU failed.
     Io(String),
+    /// 74: the place may be read but not written to.
+    ReadOnly(String),
     /// 75: stopped by a signal after a checkpoint was saved.
     Interrupted(String),
     /// 0 and silent: whoever read the output has closed it, as `head` does.
@@ -52,10 +57,10 @@ impl Failure {
                 Self::Io(format!("{place}: {source}; free some space or choose another folder"))
             }
             io::ErrorKind::PermissionDenied => {
-                Self::Io(format!("{place}: {source}; check its permissions or choose another place"))
+                Self::ReadOnly(format!("{place}: {source}; check its permissions or choose another place"))
             }
             io::ErrorKind::ReadOnlyFilesystem => {
-                Self::Io(format!("{place}: {source}; choose a folder that can be written to"))
+                Self::ReadOnly(format!("{place}: {source}; choose a folder that can be written to"))
             }
             _ => Self::Io(format!("{place}: {source}")),
         }
@@ -66,11 +71,11 @@ impl Failure {
         let (code, message) = match self {
             Self::BelowBound(message) => (1, message),
             Self::User(message) => (2, message),
-            Self::Io(message) => (74, message),
-            Self::Interrupted(message) => (75, message),
+            Self::Io(message) | Self::ReadOnly(message) => (74, message),
+            Self::Interrupted(message) => (INTERRUPTED, message),
             Self::OutputClosed => return ExitCode::SUCCESS,
         };
-        let word = if code == 75 { "interrupted" } else { "error" };
+        let word = if code == INTERRUPTED { "interrupted" } else { "error" };
         crate::terminal::complain(&format!("{word}: {message}"));
         ExitCode::from(code)
     }
@@ -122,7 +127,7 @@ mod tests {
             (io::ErrorKind::Other, true),
         ] {
             let failure = Failure::io(Path::new("run"), &io::Error::from(kind));
-            assert_eq!(matches!(failure, Failure::Io(_)), system, "{kind:?}");
+            assert_eq!(matches!(failure, Failure::Io(_) | Failure::ReadOnly(_)), system, "{kind:?}");
         }
     }
 }

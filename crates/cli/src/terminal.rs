@@ -1,15 +1,40 @@
-//! Writing to standard output and standard error without ever panicking.
+//! Writing to standard output and standard error without ever panicking, and without letting names that
+//! others chose (of files, columns, readers) steer the terminal.
 
 use std::io::{self, Write};
 
+use serde::Serialize;
+
 use crate::exit::{Failure, Outcome};
 
-/// Prints a result. An output that its reader has closed ends the command quietly.
-pub fn say(text: &str) -> Outcome {
+/// Prints a sentence of a result as one line, whatever the names in it hold.
+pub fn say(line: &str) -> Outcome {
+    say_document(&shown(line))
+}
+
+/// Prints lines that this program laid out itself; names in them went through [`shown`] before, so that no
+/// line break is theirs.
+pub fn say_lines(text: &str) -> Outcome {
+    say_document(&text.split('\n').map(shown).collect::<Vec<_>>().join("\n"))
+}
+
+/// Prints a JSON document.
+pub fn say_json(document: &impl Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(document).map_err(|error| Failure::Io(error.to_string()))?;
+    say_quoted(&text)
+}
+
+/// Prints a document of JSON or TOML, in which names stand in quotes.
+pub fn say_quoted(text: &str) -> Outcome {
+    say_document(&quoted_shown(text))
+}
+
+/// Prints what other programs read, as it is.
+pub fn say_document(text: &str) -> Outcome {
     output(format!("{text}\n").as_bytes())
 }
 
-/// The same with the bytes of a document, as they are.
+/// The same with bytes. An output that its reader has closed ends the command quietly.
 pub fn output(bytes: &[u8]) -> Outcome {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
@@ -18,40 +43,46 @@ pub fn output(bytes: &[u8]) -> Outcome {
     })
 }
 
-/// Prints a remark to standard error; if nobody can read it, nothing better can be done.
-pub fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+/// Prints a remark to standard error as one line; if nobody can read it, nothing better can be done.
+pub fn complain(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", shown(line));
 }
 
-/// Lines that are broken between words where they are longer than a usual terminal is wide.
-pub fn wrapped(text: &str) -> String {
-    const WIDTH: usize = 80;
-    let mut out: Vec<String> = Vec::new();
-    for line in text.lines() {
-        if line.chars().count() <= WIDTH {
-            out.push(line.to_owned());
-            continue;
+/// Prints lines of our own to standard error, as [`say_lines`] does to standard output.
+pub fn complain_lines(text: &str) {
+    text.split('\n').for_each(complain);
+}
+
+/// Text in which what a terminal would obey is written out: an escape character as `\u{1b}`, a line break as
+/// `\n`.
+pub fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_obeyed(character) {
+            true => out.extend(character.escape_default()),
+            false => out.push(character),
         }
-        let mut broken = String::new();
-        for word in line.split_whitespace() {
-            if !broken.is_empty() && broken.chars().count() + 1 + word.chars().count() > WIDTH {
-                out.push(std::mem::take(&mut broken));
-            }
-            if !broken.is_empty() {
-                broken.push(' ');
-            }
-            broken.push_str(word);
-        }
-        out.push(broken);
     }
-    out.join("\n")
+    out
 }
 
-/// Lines of two columns, the first one padded.
-pub fn two_columns(rows: &[(String, String)]) -> String {
-    let width = rows.iter().map(|(left, _)| left.chars().count()).max().unwrap_or(0);
-    let lines = rows.iter().map(|(left, right)| format!("{left:<width$}  {right}").trim_end().to_owned());
-    lines.collect::<Vec<_>>().join("\n")
+/// The same document with the control characters that JSON and TOML allow in strings written as they write the
+/// others. Outside of strings a document has line breaks alone.
+fn quoted_shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character != '\n' && is_obeyed(character) {
+            true => out.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => out.push(character),
+        }
+    }
+    out
+}
+
+/// Control characters, line and paragraph separators, and marks that reverse the direction of what follows.
+fn is_obeyed(character: char) -> bool {
+    let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2066}'..='\u{2069}');
+    character.is_control() || turns || matches!(character, '\u{2028}'..='\u{202e}')
 }
 
 #[cfg(test)]
@@ -59,11 +90,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lines_are_broken_between_words_and_short_ones_left_alone() {
-        let table = "score    mean\n  a      0.5";
-        assert_eq!(wrapped(table), table);
-        let broken = wrapped(&"word ".repeat(40));
-        assert!(broken.lines().all(|line| line.len() <= 80 && !line.starts_with(' ')), "{broken}");
-        assert_eq!(broken.split_whitespace().count(), 40);
+    fn what_a_terminal_obeys_is_written_out() {
+        assert_eq!(shown("a\u{1b}[31m\n\t\r\u{7f}\u{9b}"), r"a\u{1b}[31m\n\t\r\u{7f}\u{9b}");
+        assert_eq!(shown("x\u{202e}gnp.\u{2066}\u{2028}"), r"x\u{202e}gnp.\u{2066}\u{2028}");
+        for kept in ["Größe-画像", "a b;'\"\\", "±½ ▁█ …", "👩\u{200d}🔬"] {
+            assert_eq!(shown(kept), kept);
+        }
+    }
+
+    #[test]
+    fn a_json_document_stays_the_same_document() {
+        let value = serde_json::json!({ "name\u{9b}": ["\u{1b}[0m\n", "\u{7f}", "\u{202e}"] });
+        let text = quoted_shown(&serde_json::to_string_pretty(&value).unwrap());
+        assert!(!text.contains(|character| character != '\n' && is_obeyed(character)), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 }

@@ -97,7 +97,7 @@ mod tests {
         }
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut image = Image::new(4, 3, 2, vec![0.0; 24]);
-            [18, 23].map(|at| image.pixels_mut()[at] = bad);
+            [18, 23].into_iter().for_each(|at| image.pixels_mut()[at] = bad);
             let fault = image.fault().unwrap();
             assert!(fault.contains("2 of 24 values") && fault.contains("column 2, row 1"), "{fault}");
         }

@@ -258,7 +258,7 @@ fn the_table_is_aligned_and_labelled() {
     for said in [
         "split test: 40 cases of 10 groups",
         "20.0 % of the labels",
-        "std over images",
+        "std",
         "ged_exact",
         "b3:0123",
         "\nmode 1, true 0.5000",
@@ -272,5 +272,8 @@ fn the_table_is_aligned_and_labelled() {
         .map(str::len)
         .collect();
     assert!(ends.len() >= 10 && ends.iter().all(|&end| end == ends[0]), "{table}");
+    let rows = table.lines().skip_while(|line| !line.starts_with("score"));
+    let rows = rows.take_while(|line| !line.ends_with('.'));
+    assert!(rows.map(|row| row.chars().count()).max().is_some_and(|width| width <= 80), "{table}");
     println!("{table}");
 }

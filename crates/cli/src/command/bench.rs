@@ -7,9 +7,10 @@ use multivalued::predict::predict_cases;
 use multivalued::train::Trainer;
 use multivalued::{Recipe, Splits};
 
+use crate::columns::two_columns;
 use crate::device::{DeviceChoice, description};
 use crate::exit::Outcome;
-use crate::terminal::{say, two_columns};
+use crate::terminal::say_lines;
 
 /// Measure this machine: the device's peak, a training step and a prediction of a recipe's model
 #[derive(Debug, Args)]
@@ -77,7 +78,7 @@ impl Bench {
             ("training step", format!("{:.1} ms ({:.1} images/s)", 1e3 * step, batch as f64 / step)),
             ("prediction", format!("{:.2} ms an image, all hypotheses", 1e3 * predict)),
         ];
-        say(&two_columns(&rows.map(|(name, value)| (name.to_owned(), value))))
+        say_lines(&two_columns(&rows.map(|(name, value)| (name.to_owned(), value))))
     }
 }
 

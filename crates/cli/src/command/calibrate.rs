@@ -6,12 +6,13 @@ use clap::Args;
 use multivalued::Coverage;
 
 use super::options::{Loading, level};
+use crate::columns::two_columns;
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
 use crate::run::cases::{Cases, TEST, VALIDATION};
 use crate::run::model::RunModel;
 use crate::run::{RunFolder, levels};
-use crate::terminal::{say, two_columns};
+use crate::terminal::say_lines;
 
 /// Calibrate conformal sets, so that `predict --coverage` keeps what covers readers at a stated level
 #[derive(Debug, Args)]
@@ -67,6 +68,7 @@ impl Calibrate {
             rows.push(("mean size of a set there", format!("{:.2}", size as f64 / test.len() as f64)));
         }
         rows.push(("written to", run.coverage().display().to_string()));
-        say(&two_columns(&rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>()))
+        let rows: Vec<_> = rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        say_lines(&two_columns(&rows))
     }
 }

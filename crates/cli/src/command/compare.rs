@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use multivalued_data::report::Report;
 
+use crate::columns::table;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::log::{self, Record};
 use crate::page::{Drawn, figures};
 use crate::run::RunFolder;
 use crate::run::difference::{differences, keys};
-use crate::terminal::{complain, say};
+use crate::terminal::{self, complain, say, say_lines};
 
 /// Scores that are shown without being asked for, and whether more is better, where either is.
 const USUAL: [(&str, Option<bool>); 15] = [
@@ -118,7 +119,7 @@ impl Compare {
             );
         }
         if self.markdown {
-            say(&self.lines(&runs))?;
+            say_lines(&self.lines(&runs))?;
         } else {
             self.columns(&runs, comparable)?;
         }
@@ -142,15 +143,15 @@ impl Compare {
         let names = || runs.iter().map(|run| run.name.clone());
         let mut rows = vec![std::iter::once("score".to_owned()).chain(names()).collect()];
         rows.extend(self.shown(runs).into_iter().map(|key| score_row(key, runs, comparable)));
-        say(&aligned(&rows))?;
+        say_lines(&(table(&rows) + "\n"))?;
         let mut rows = vec![std::iter::once("recipe".to_owned()).chain(names()).collect()];
         let recipes: Vec<_> = runs.iter().map(|run| run.recipe.clone()).collect();
         rows.extend(differences(&recipes));
         if rows.len() > 1 {
-            say(&format!("\n{}", aligned(&rows)))?;
+            say_lines(&(table(&rows) + "\n"))?;
         }
         let marked = if comparable { "* the best of the row; " } else { "" };
-        say(&format!("\n{marked}± half of the 95 % interval over images"))
+        say(&format!("{marked}± half of the 95 % interval over images"))
     }
 
     /// A line for each run, with where it comes from.
@@ -171,7 +172,7 @@ impl Compare {
             );
             rows.push(row);
         }
-        let line = |row: &Vec<String>| format!("| {} |", row.join(" | "));
+        let line = |row: &Vec<String>| terminal::shown(&format!("| {} |", row.join(" | ")));
         rows.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
@@ -212,28 +213,4 @@ fn score_row(key: &str, runs: &[Compared], comparable: bool) -> Vec<String> {
         }
     };
     std::iter::once(key.to_owned()).chain(runs.iter().zip(&values).map(cell)).collect()
-}
-
-/// Columns padded to their widest cell.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width =
-        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_stand_under_each_other() {
-        let rows = [vec!["a".into(), "bb".into()], vec!["ccc".into(), "d".into()]];
-        assert_eq!(aligned(&rows), "a    bb\nccc  d");
-    }
 }

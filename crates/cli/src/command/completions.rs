@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use super::Program;
 use crate::exit::Outcome;
-use crate::terminal::say;
+use crate::terminal::say_document;
 
 /// Print completions for a shell
 #[derive(Debug, Args)]
@@ -21,6 +21,6 @@ impl Completions {
     pub fn run(&self) -> Outcome {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Program::command(), "multivalued", &mut script);
-        say(String::from_utf8_lossy(&script).trim_end())
+        say_document(String::from_utf8_lossy(&script).trim_end())
     }
 }

@@ -10,7 +10,7 @@ use super::train::trained;
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
 use crate::run::RunFolder;
-use crate::terminal::{complain, say};
+use crate::terminal::{complain, say_lines};
 
 /// Train a small model in a few minutes and see a triangle become four shapes
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ impl Demo {
         let device = self.device.open(recipe.train.precision)?;
         let evaluation = trained(&run, &recipe.into(), &device, Duration::from_secs(30))?;
         let Some(truth) = evaluation.report.summary.truth else { return Ok(()) };
-        say(&format!(
+        say_lines(&format!(
             "\n{:.1} % of the true shapes were found, their probabilities are off by {:.3} on average.\n\
              Open the page in a browser, then train on your own data: multivalued train --help",
             100.0 * truth.mode_recall,

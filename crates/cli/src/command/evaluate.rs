@@ -14,7 +14,7 @@ use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST};
 use crate::run::evaluation::Evaluation;
 use crate::run::model::RunModel;
-use crate::terminal::{complain, say};
+use crate::terminal::{complain, complain_lines, say_lines};
 
 /// Score a run's model and print the table of all scores
 #[derive(Debug, Args)]
@@ -24,7 +24,8 @@ use crate::terminal::{complain, say};
 --require 'ged_exact<=0.08'\n\nData that the run was trained on, wherever they lie, have the run's own parts: \
 train, validation (or val) and test. Other data have the parts they state; where they state none, all of them are \
 scored and --split is refused. The run's own report.json, report.html and sheets are \
-written anew where its own test part is scored with its own views. Exit code 1 where a --require does not hold."
+written anew where its own test part is scored with its own views; of a run that may only be read the scores are \
+printed alone. Exit code 1 where a --require does not hold."
 )]
 pub struct Evaluate {
     /// The run's folder, or a model's
@@ -109,14 +110,17 @@ impl Evaluate {
             && self.views.is_none()
             && self.split.as_deref().unwrap_or(TEST) == TEST
             && !run.is_shipped();
-        let _lock = publishes.then(|| run.lock()).transpose()?;
+        let (lock, read_only) = match publishes.then(|| run.lock_unless_read_only()).transpose() {
+            Err(Failure::ReadOnly(reason)) => (None, Some(reason)),
+            lock => (lock?, None),
+        };
         let cases = match &self.data {
             Some(path) => Cases::of_path(&run, path, &self.loading)?,
             None => Cases::of_run(&run)?,
         };
         let model = RunModel::of_run(&run, &device)?.with_views(self.views)?;
         let evaluation = Evaluation::of(&model, cases, self.split.as_deref())?;
-        if publishes {
+        if lock.is_some() {
             evaluation.publish(&run)?;
         }
         let [json, html] = documents;
@@ -128,8 +132,11 @@ impl Evaluate {
         }
         // Beside a document the table would spoil it.
         match printed {
-            0 => say(&evaluation.table())?,
-            _ => evaluation.table().lines().for_each(complain),
+            0 => say_lines(&evaluation.table())?,
+            _ => complain_lines(&evaluation.table()),
+        }
+        if let Some(reason) = read_only {
+            complain(&format!("nothing was written into the run: {reason}"));
         }
         let broken = self.require.iter().map(|bound| bound.broken(&evaluation.report));
         let broken: Vec<String> = broken.collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect();

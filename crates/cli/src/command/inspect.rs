@@ -7,8 +7,9 @@ use multivalued::recipe::MethodKind;
 use multivalued_data::{Case, Hypothesis, Mask, Prediction, files};
 
 use super::options::Loading;
+use crate::columns::{two_columns, wrapped};
 use crate::device::DeviceChoice;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::log::{self, Record};
 use crate::page::number;
@@ -16,7 +17,7 @@ use crate::picture::{Exhibit, png, sheet, spread};
 use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST, VALIDATION};
 use crate::run::model::RunModel;
-use crate::terminal::{say, two_columns, wrapped};
+use crate::terminal::{complain, say, say_lines, shown};
 
 /// Images that are looked at for what a code means.
 const LOOKED_AT: usize = 200;
@@ -52,10 +53,10 @@ impl Inspect {
             files::refuse_link(written)?;
         }
         if run.log().is_file() {
-            say(&curves(&log::read(&run.log())?))?;
+            say_lines(&curves(&log::read(&run.log())?))?;
         }
         let model = RunModel::of_run(&run, &device)?;
-        say(&facts(&model)?)?;
+        say_lines(&facts(&model)?)?;
         if model.recipe().method.kind != MethodKind::Multivalued {
             return Ok(());
         }
@@ -69,14 +70,21 @@ impl Inspect {
             spread(&cases.iter().collect::<Vec<_>>(), LOOKED_AT).into_iter().cloned().collect::<Vec<_>>();
         let predictions = model.predict_cases(&cases)?;
         let codes = codes(&predictions);
-        say(&format!("\n{}", table(&codes, &cases, &part)))?;
+        say_lines(&format!("\n{}\n", table(&codes, &cases, &part)))?;
         let by_code: Vec<Prediction> = predictions.iter().map(|one| by_codes(one, &codes)).collect();
         let pairs: Vec<_> = cases.iter().zip(&by_code).collect();
         let shown = spread(&pairs, SHOWN).into_iter();
         let exhibits: Vec<_> = shown.map(|(case, prediction)| Exhibit::of_all(case, prediction)).collect();
-        files::make_folder(&run.sheets())?;
-        folder::write(&path, &png(&sheet(&exhibits)))?;
-        say(&format!("\nsheet of codes: {}", path.display()))
+        let write = || folder::write(&path, &png(&sheet(&exhibits)));
+        match files::make_folder(&run.sheets()).map_err(Failure::from).and_then(|()| write()) {
+            Ok(()) => say(&format!("sheet of codes: {}", path.display())),
+            // A run that may only be read can be looked into all the same.
+            Err(Failure::ReadOnly(reason)) => {
+                complain(&format!("nothing was written: {reason}"));
+                Ok(())
+            }
+            other => other,
+        }
     }
 }
 
@@ -198,7 +206,8 @@ fn table(codes: &[Code], cases: &[Case], part: &str) -> String {
     lines.push(wrapped(&format!(
         "Over {} images of {part}: in how many a code is a hypothesis of 1 % and more; its probability over \
          all of them; the part of the image that its mask covers, and how often it is empty, where it is one.",
-        cases.len()
+        cases.len(),
+        part = shown(part)
     )));
     lines.join("\n")
 }

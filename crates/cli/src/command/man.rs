@@ -8,7 +8,7 @@ use clap_mangen::Man as Page;
 use super::Program;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
-use crate::terminal::say;
+use crate::terminal::{say, say_document};
 
 /// Write the manual pages, one per command
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ impl Man {
         // Gives every command its full name and its share of the global settings.
         program.build();
         let Some(out) = &self.out else {
-            return say(String::from_utf8_lossy(&rendered(program)?).trim_end());
+            return say_document(String::from_utf8_lossy(&rendered(program)?).trim_end());
         };
         folder::make(out)?;
         let commands: Vec<_> = program.get_subcommands().cloned().collect();

@@ -26,7 +26,7 @@ use crate::exit::Outcome;
 #[command(name = "multivalued", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 below a requested bound or a model of no use, 2 the user's error, 74 the system \
-refused to read or write, 75 interrupted with a checkpoint saved."
+refused to read or write, 75 interrupted with a checkpoint saved, 128 + N ended by signal N."
 )]
 pub struct Program {
     #[command(subcommand)]

@@ -10,12 +10,13 @@ use multivalued_data::fingerprint::Fingerprint;
 use multivalued_engine::Device;
 
 use super::options::Loading;
+use crate::columns::two_columns;
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::run::cases::tell_skipped;
 use crate::run::progress::clock;
-use crate::terminal::{complain, say, two_columns};
+use crate::terminal::{complain, complain_lines, say_quoted};
 
 /// Plan a training from the data: the recipe that `train --data` would follow, with reasons
 #[derive(Debug, Args)]
@@ -49,7 +50,7 @@ impl PlanCommand {
                 complain(&format!("recipe: {}", out.display()));
                 Ok(())
             }
-            None => say(plan.to_toml().trim_end()),
+            None => say_quoted(plan.to_toml().trim_end()),
         }
     }
 }
@@ -80,7 +81,7 @@ pub fn planned(data: &DataRecipe, minutes: Option<f64>, device: &Device) -> Outc
     let Splits { train, validation, skipped, .. } = Splits::load(data)?;
     tell_skipped(&skipped);
     let found = Fingerprint::of(&train);
-    complain(&table(&found, validation.len()));
+    complain_lines(&table(&found, validation.len()));
     let mut plan = Plan::new(&found, train.len(), validation.len(), matches!(device, Device::Cuda(_)));
     let DataRecipe { validation_share, normalise, resize, .. } = plan.recipe.data.clone();
     plan.recipe.data = DataRecipe { validation_share, normalise, resize, ..data.clone() };

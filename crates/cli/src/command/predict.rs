@@ -103,6 +103,15 @@ impl Predict {
             }
         }
         drop(counting);
+        if skipped == files.len() {
+            return Err(Failure::user(
+                "--skip-bad",
+                format!(
+                    "all of {} were skipped, so nothing was predicted; repair them",
+                    counted(skipped, "image")
+                ),
+            ));
+        }
         let left_out = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
         let done = counted(files.len() - skipped, "image");
         say(&format!("{done} predicted{left_out}, in {}", self.out.display()))?;

@@ -19,7 +19,7 @@ use crate::run::difference::changes;
 use crate::run::evaluation::Evaluation;
 use crate::run::model::RunModel;
 use crate::run::training::Training;
-use crate::terminal::{complain, say};
+use crate::terminal::{complain, say, say_lines};
 
 /// Train a model, then evaluate it and write its report page
 #[derive(Debug, Args)]
@@ -203,8 +203,8 @@ pub fn trained(
     let evaluation =
         Evaluation::of(&RunModel::of_run(run, device)?, cases, Some(part))?.judged(run, &training)?;
     evaluation.publish(run)?;
-    say(&evaluation.table())?;
-    say(&format!("\nreport page: {}", run.page().display()))?;
+    say_lines(&(evaluation.table() + "\n"))?;
+    say(&format!("report page: {}", run.page().display()))?;
     match evaluation.verdict() {
         Some(verdict) if !verdict.useful => Err(Failure::BelowBound(format!(
             "{}: {}",

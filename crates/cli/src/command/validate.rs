@@ -7,8 +7,9 @@ use clap::Args;
 use multivalued_data::dataset::{Inspection, inspect};
 
 use super::options::Reading;
+use crate::columns::{shortened, two_columns};
 use crate::exit::{Failure, Outcome};
-use crate::terminal::{say, two_columns};
+use crate::terminal::{say_json, say_lines};
 
 /// Read every file of a data set and list what is in it and what is wrong with it
 #[derive(Debug, Args)]
@@ -29,11 +30,9 @@ impl Validate {
     pub fn run(&self) -> Outcome {
         let found = inspect(&self.data, &self.reading.options())?;
         if self.json {
-            let text = serde_json::to_string_pretty(&found)
-                .map_err(|error| Failure::Io(format!("inspection: {error}")))?;
-            say(&text)?;
+            say_json(&found)?;
         } else {
-            say(&table(&found))?;
+            say_lines(&table(&found))?;
         }
         match found.problems.len() {
             0 => Ok(()),
@@ -45,6 +44,9 @@ impl Validate {
         }
     }
 }
+
+/// What is shown of the name of a reader, a split or a case; `--json` has the whole.
+const LONGEST_NAME: usize = 48;
 
 fn table(found: &Inspection) -> String {
     let counts = |counts: &BTreeMap<usize, usize>| {
@@ -65,16 +67,26 @@ fn table(found: &Inspection) -> String {
             "  empty",
             format!("{}{}", found.empty_annotations, share(found.empty_annotations, found.annotations)),
         ),
-        ("cases all empty", format!("{}{}", found.empty_cases, share(found.empty_cases, found.cases))),
     ];
+    let name = |name: &str| shortened(name, LONGEST_NAME);
+    rows.extend(found.raters.iter().map(|(rater, count)| ("  by", format!("{}: {count}", name(rater)))));
+    if found.unnamed_annotations > 0 {
+        rows.push(("  by", format!("(not named): {}", found.unnamed_annotations)));
+    }
+    rows.push(("cases all empty", format!("{}{}", found.empty_cases, share(found.empty_cases, found.cases))));
     rows.extend(
         found
             .sizes
             .iter()
             .map(|(size, count)| ("size", format!("{size} (columns x rows x channels): {count}"))),
     );
-    rows.extend(found.splits.iter().map(|(split, count)| ("split", format!("{split}: {count}"))));
-    rows.extend(found.duplicates.iter().map(|ids| ("same image", ids.join(", "))));
+    rows.extend(found.splits.iter().map(|(split, count)| ("split", format!("{}: {count}", name(split)))));
+    rows.extend(
+        found
+            .duplicates
+            .iter()
+            .map(|ids| ("same image", ids.iter().map(|id| name(id)).collect::<Vec<_>>().join(", "))),
+    );
     rows.extend(found.problems.iter().map(|problem| ("fault", problem.clone())));
     if found.is_sound() {
         rows.push(("sound", "yes".into()));

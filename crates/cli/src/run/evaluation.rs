@@ -8,12 +8,12 @@ use multivalued_data::{Case, Prediction, files};
 use super::RunFolder;
 use super::cases::{Cases, TEST};
 use super::model::RunModel;
+use crate::columns::wrapped;
 use crate::exit::Outcome;
 use crate::folder;
 use crate::log::{self, Record};
 use crate::page::Page;
 use crate::picture::{Exhibit, png, sheet, spread};
-use crate::terminal::wrapped;
 
 /// Images on a contact sheet.
 const ON_A_SHEET: usize = 8;

@@ -147,6 +147,17 @@ impl RunFolder {
             .map_or_else(|| full.display().to_string(), |name| name.to_string_lossy().into_owned())
     }
 
+    /// The same as [`RunFolder::lock`], but a folder that is marked as read-only is left alone even by those who
+    /// may write anywhere.
+    pub fn lock_unless_read_only(&self) -> Outcome<Lock> {
+        match self.path.metadata() {
+            Ok(folder) if folder.permissions().readonly() => {
+                Err(Failure::ReadOnly(format!("{}: is read-only", self.path.display())))
+            }
+            _ => self.lock(),
+        }
+    }
+
     /// Keeps other processes out until the lock is dropped.
     pub fn lock(&self) -> Outcome<Lock> {
         folder::make(&self.path)?;

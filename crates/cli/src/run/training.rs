@@ -44,7 +44,6 @@ pub struct Training<'a> {
 impl Training<'_> {
     /// Trains to the end, from the last checkpoint where there is one.
     pub fn run(&self, lock: &Lock) -> Outcome {
-        let interrupt = Interrupt::listen()?;
         let recipe = &self.recipe.recipe;
         let Splits { train, validation, hash, skipped, .. } = Splits::load(&recipe.data)?;
         tell_skipped(&skipped);
@@ -75,6 +74,7 @@ impl Training<'_> {
             events: Events::create(&self.run.events(), trainer.steps())?,
             progress: Progress::new(trainer.steps(), trainer.total_steps(), trainer.steps_per_epoch()),
         };
+        let interrupt = Interrupt::listen(self.run)?;
         watch.log.write(&self.start(&trainer, &hash))?;
         let trained = self.steps(&mut trainer, &mut watch, &interrupt, &shown, &hash);
         watch.progress.finish();
@@ -84,14 +84,22 @@ impl Training<'_> {
             }
             Ok(()) => "finished".to_owned(),
             Err(Failure::Interrupted(_)) => "interrupted".to_owned(),
-            Err(Failure::User(reason) | Failure::Io(reason)) => reason.clone(),
+            Err(Failure::User(reason) | Failure::Io(reason) | Failure::ReadOnly(reason)) => reason.clone(),
             Err(_) => "stopped".to_owned(),
         };
         // Where the disk is full the first error is the one to tell.
         let ended =
             watch.log.write(&Record::End { step: trainer.steps(), seconds: trainer.seconds(), reason });
+        let asked = interrupt.end();
         let _held_until_here = lock;
-        trained.and(ended)
+        trained.and(ended)?;
+        match asked {
+            false => Ok(()),
+            true => Err(Failure::Interrupted(format!(
+                "{}: all steps are done; the scores come with --resume --out {0}",
+                self.run.path().display()
+            ))),
+        }
     }
 
     fn start(&self, trainer: &Trainer, data_hash: &str) -> Record {
@@ -218,6 +226,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use multivalued::Recipe;
+
     use super::*;
     use crate::log;
 
@@ -239,6 +249,7 @@ mod tests {
             cpu.limit_memory(started.peak_bytes() + 1024);
         }
         let save_every = Duration::from_secs(600);
+        let recipe = RecipeText::from(recipe);
         let training = Training { run: &run, recipe: &recipe, device: &device, save_every };
         let ended = training.run(&lock);
         let told = matches!(&ended, Err(Failure::User(told)) if told.contains("out of memory"));

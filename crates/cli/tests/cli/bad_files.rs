@@ -48,7 +48,7 @@ fn npy(kind: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00".as_slice(), &length, header.as_bytes(), data].concat()
 }
 
-fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
+pub fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     for (name, bytes) in entries {
         archive.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
@@ -185,7 +185,8 @@ fn a_bad_image_is_named_by_whoever_reads_it() {
         place.write(&format!("set/case-{at:02}/image.{ending}"), bytes);
         place.png(&format!("set/case-{at:02}/label0.png"), 16, &mask);
     }
-    let faults = format!("set: {} faults", bad.len());
+    // The two images whose values are no numbers are of another size than their masks, too.
+    let faults = format!("set: {} faults", bad.len() + 2);
     let listed = place.run(&["validate", "set"]).fails(1, &[&faults]).out;
     for (at, (name, _, cause)) in bad.iter().enumerate() {
         let ending = name.split_once('.').unwrap().1;
@@ -210,6 +211,9 @@ fn a_bad_image_is_named_by_whoever_reads_it() {
     for name in ["few/a.png", "few/b.nii"] {
         place.write(name, b"no image");
     }
+    place
+        .run(&["predict", "run", "few", "--skip-bad", "--out", "all"])
+        .fails(2, &["skipped: few/a.png", "skipped: few/b.nii", "all of 2 images were skipped"]);
     place.run(&["predict", "run", "few", "sound.png", "--out", "none"]).fails(2, &["few/a.png"]);
     let said = place.run(&["predict", "run", "few", "sound.png", "--skip-bad", "--out", "some"]).succeeds();
     assert!(
@@ -264,6 +268,62 @@ fn bad_masks_are_listed_and_not_trained_on() {
     }
     std::fs::remove_dir_all(place.path("set/bare")).unwrap();
     place.train("run4", &["--data", "set", "--skip-bad"]).fails(2, &["no image of it can be used"]);
+}
+
+#[test]
+fn every_fault_of_every_file_is_listed_at_once() {
+    let place = Workplace::new();
+    sound_cases(&place, 2);
+    // A case with two bad images, too many channels, and three bad masks, one of them wrong in two ways.
+    place.write("set/bad/image_1.png", b"no image");
+    let colours = [1; 16 * 16 * 3];
+    let rgb = image::ExtendedColorType::Rgb8;
+    for number in [2, 4] {
+        let path = place.path(&format!("set/bad/image_{number}.png"));
+        image::save_buffer(path, &colours, 16, 16, rgb).unwrap();
+    }
+    place.write("set/bad/image_3.npy", npy("<f4", "(16, 16)", &floats(&[f32::NAN; 256])));
+    place.write("set/bad/label0.png", b"");
+    place.png("set/bad/label1.png", 8, &[7; 64]);
+    place.png("set/bad/label2.png", 16, &[9; 256]);
+    place.png("set/bad/label3.png", 16, &[255; 256]);
+    let listed = place.run(&["validate", "set"]).fails(1, &["set: 7 faults"]).out;
+    for part in [
+        "bad/image_1.png",
+        "has 7 channels with its companions",
+        "bad/image_3.npy",
+        "bad/label0.png",
+        "bad/label1.png: is 8x8, but its image set/bad/image_2.png is 16x16",
+        "bad/label1.png: is not a binary mask",
+        "bad/label2.png: is not a binary mask",
+    ] {
+        assert!(listed.contains(part), "{listed}\nlacks {part}");
+    }
+    // A row with two missing masks, a weight that is none, and a mask that is none.
+    place.png("a.png", 16, &[1; 256]);
+    place.png("m.png", 16, &[7; 256]);
+    place.write(
+        "rows.jsonl",
+        "{\"id\":\"x\",\"image\":\"a.png\",\"labels\":[\"m.png\",\"gone-1.png\",\"gone-2.png\"],\"weight\":[1,-1,1]}\n",
+    );
+    let listed = place.run(&["validate", "rows.jsonl"]).fails(1, &["rows.jsonl: 4 faults"]).out;
+    for part in
+        ["line 1: there is no file gone-1.png", "gone-2.png", "the weight -1", "m.png: is not a binary"]
+    {
+        assert!(listed.contains(part), "{listed}\nlacks {part}");
+    }
+}
+
+#[test]
+fn a_manifest_may_begin_with_a_byte_order_mark() {
+    let place = Workplace::new();
+    place.png("a.png", 2, &[1, 2, 3, 4]);
+    place.png("m.png", 2, &[0, 0, 255, 255]);
+    place.write("mark.jsonl", "\u{feff}{\"id\":\"x\",\"image\":\"a.png\",\"labels\":\"m.png\"}\n");
+    place.write("mark.csv", "\u{feff}id,image,labels\nx,a.png,m.png\n");
+    for name in ["mark.jsonl", "mark.csv"] {
+        assert!(place.run(&["validate", name]).succeeds().out.contains("cases            1"));
+    }
 }
 
 #[test]

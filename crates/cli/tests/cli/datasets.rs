@@ -79,6 +79,25 @@ fn validation_lists_every_fault_and_says_so_by_its_code() {
 }
 
 #[test]
+fn raters_are_listed_with_their_counts() {
+    let place = Workplace::new();
+    for case in ["a", "b", "c"] {
+        place.png(&format!("set/{case}/image.png"), 2, &[1, 2, 3, case.as_bytes()[0]]);
+        place.png(&format!("set/{case}/rater-anna.png"), 2, &[0, 0, 255, 255]);
+    }
+    place.png("set/a/rater-bo.png", 2, &[0, 0, 0, 0]);
+    place.png("set/a/label0.png", 2, &[0, 0, 0, 0]);
+    let said = place.run(&["validate", "set"]).succeeds().out;
+    for row in ["  by             anna: 3", "  by             bo: 1", "  by             (not named): 1"] {
+        assert!(said.contains(row), "{said} lacks {row}");
+    }
+    let json = place.run(&["validate", "set", "--json"]).succeeds().out;
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(found["raters"], serde_json::json!({ "anna": 3, "bo": 1 }));
+    assert_eq!(found["unnamed_annotations"], 1);
+}
+
+#[test]
 fn a_leak_between_splits_is_a_fault() {
     let place = Workplace::new();
     place.png("a.png", 2, &[1, 2, 3, 4]);

@@ -112,17 +112,43 @@ fn a_disk_that_is_read_only_is_refused_before_the_work() {
     place.png("image.png", 16, &[7; 256]);
     let text = r#"mkdir -p disk && mount -t tmpfs none disk && cp -r run disk/run && mount -o remount,ro disk || exit 99
         for command in "generate shapes --out disk/set" "train tiny.toml --out disk/new" \
-            "predict run image.png --out disk/said" "evaluate disk/run" "man --out disk/man"; do
+            "predict run image.png --out disk/said" "calibrate disk/run" "man --out disk/man"; do
             "$0" $command > /dev/null; echo "ended with $?"
         done
         # Reading needs no right to write.
         "$0" predict disk/run image.png --out said && "$0" evaluate disk/run --split validation > /dev/null \
-            && "$0" compare disk/run > /dev/null && echo "all read""#;
+            && "$0" compare disk/run > /dev/null && "$0" evaluate disk/run && "$0" inspect disk/run > /dev/null \
+            && echo "all read""#;
     let Some(answer) = with_mounts(&place, text) else { return };
     assert_eq!(answer.out.matches("ended with 74").count(), 5, "{}\n{}", answer.out, answer.err);
-    assert_eq!(answer.err.matches("can be written to").count(), 5, "{}", answer.err);
+    assert_eq!(answer.err.matches("; choose a folder that can be written to").count(), 7, "{}", answer.err);
     assert!(!answer.err.contains("epoch"), "no training begins: {}", answer.err);
     assert!(answer.out.contains("all read"), "{}\n{}", answer.out, answer.err);
+    assert!(answer.out.contains("ged_exact") && answer.err.contains("nothing was written into the run"));
+    assert_eq!(answer.err.matches("nothing was written").count(), 2, "{}", answer.err);
+}
+
+#[test]
+fn a_run_that_is_marked_as_read_only_is_scored_and_left_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Workplace::with_recipe();
+    place.train("run", &[]).succeeds();
+    let files = || {
+        let mut files: Vec<_> = fs::read_dir(place.path("run")).unwrap().map(|f| f.unwrap().path()).collect();
+        files.sort();
+        files
+            .into_iter()
+            .map(|path| (fs::metadata(&path).unwrap().modified().unwrap(), path))
+            .collect::<Vec<_>>()
+    };
+    let before = files();
+    fs::set_permissions(place.path("run"), PermissionsExt::from_mode(0o555)).unwrap();
+    let answer = place.run(&["evaluate", "run", "--json", "scores.json"]).succeeds();
+    fs::set_permissions(place.path("run"), PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(answer.out.contains("ged_exact"), "{}", answer.out);
+    assert!(answer.err.contains("nothing was written into the run: run: is read-only"), "{}", answer.err);
+    assert_eq!(files(), before);
+    assert!(place.path("scores.json").is_file());
 }
 
 #[test]

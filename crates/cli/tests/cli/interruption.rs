@@ -2,7 +2,8 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::workplace::{Answer, Workplace};
@@ -83,7 +84,9 @@ fn a_signal_ends_the_training_after_its_step_with_a_checkpoint() {
     let place = Workplace::with_recipe();
     place.train("whole", &["--set", "train.steps=400"]).succeeds();
     let arguments = ["train", "tiny.toml", "--set", "train.steps=400", "--out", "run"];
-    for (signal, more) in [("-TERM", &[][..]), ("-INT", &["--resume"]), ("-USR1", &["--resume"])] {
+    for (signal, more) in
+        [("-TERM", &[][..]), ("-INT", &["--resume"]), ("-USR1", &["--resume"]), ("-HUP", &["--resume"])]
+    {
         let all = [&arguments[..], more].concat();
         let before = lines(&place, "run");
         let child = start(&place, &all);
@@ -102,23 +105,91 @@ fn a_signal_ends_the_training_after_its_step_with_a_checkpoint() {
     assert_eq!(results(&place, "run"), results(&place, "whole"));
 }
 
+/// A training of which one step takes many seconds.
+const SLOW: [&str; 10] = [
+    "train",
+    "tiny.toml",
+    "--out",
+    "run",
+    "--set",
+    "data.size=512",
+    "--set",
+    "train.batch=32",
+    "--set",
+    "model.channels=[64, 64, 64]",
+];
+
+/// Ends a process by a signal and says how long that took.
+fn stopped(signal: &str, child: Child) -> (Output, Duration) {
+    let sent = Instant::now();
+    send(signal, &child);
+    let output = child.wait_with_output().unwrap();
+    (output, sent.elapsed())
+}
+
+#[test]
+fn a_step_that_does_not_end_is_not_waited_for() {
+    let place = Workplace::with_recipe();
+    let child = start(&place, &SLOW);
+    wait_until(|| log(&place, "run").contains("\"kind\":\"start\""));
+    std::thread::sleep(Duration::from_millis(200));
+    let (output, took) = stopped("-TERM", child);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    // A machine on which the step ends in time saves it.
+    if output.status.code() != Some(75) {
+        Answer::of(&SLOW, &output)
+            .fails(143, &["a step did not end within 8 s", "no checkpoint was saved yet"]);
+    }
+}
+
+#[test]
+fn before_the_first_step_and_after_the_last_a_signal_ends_the_process_at_once() {
+    let place = Workplace::with_recipe();
+    let sets = ["--set", "data.task=lung-opacity", "--set", "data.size=64", "--set", "train.steps=1"];
+    // While the cases are made, and while the model is scored on its test part.
+    let arguments =
+        [&["train", "tiny.toml", "--out", "run", "--set", "data.test_count=20000"][..], &sets].concat();
+    for moment in ["loading", "scoring"] {
+        let more = if moment == "scoring" {
+            &["--set", "data.test_count=3000", "--set", "predict.views=8"][..]
+        } else {
+            &[]
+        };
+        let child = start(&place, &[&arguments[..], more].concat());
+        match moment {
+            "loading" => std::thread::sleep(Duration::from_millis(300)),
+            _ => wait_until(|| log(&place, "run").contains("\"reason\":\"finished\"")),
+        }
+        let (output, took) = stopped("-TERM", child);
+        let ended = output.status.code().or(output.status.signal().map(|signal| 128 + signal));
+        assert_eq!(ended, Some(143), "{moment}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(took < Duration::from_secs(2), "{moment}: {took:?}");
+    }
+    // Nothing is lost: the model is there, and its scores come with --resume.
+    assert!(place.path("run/best").is_dir());
+}
+
+#[test]
+fn a_training_that_shall_survive_a_hang_up_does() {
+    let place = Workplace::with_recipe();
+    let mut command = Command::new("sh");
+    let line = "trap '' HUP; exec \"$0\" train tiny.toml --out run --set train.steps=1000000";
+    command.args(["-c", line, env!("CARGO_BIN_EXE_multivalued")]).current_dir(place.root());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until(|| log(&place, "run").contains("\"kind\":\"step\""));
+    if cfg!(target_os = "linux") {
+        send("-HUP", &child);
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(child.try_wait().unwrap().is_none(), "a hang-up ended what was started to survive it");
+    }
+    let (output, _) = stopped("-TERM", child);
+    Answer::of(&[line], &output).fails(75, &["saved at step"]);
+}
+
 #[test]
 fn a_second_signal_ends_the_process_at_once() {
     let place = Workplace::with_recipe();
-    // One step of this takes many seconds.
-    let arguments = [
-        "train",
-        "tiny.toml",
-        "--out",
-        "run",
-        "--set",
-        "data.size=512",
-        "--set",
-        "train.batch=32",
-        "--set",
-        "model.channels=[64, 64, 64]",
-    ];
-    let mut child = start(&place, &arguments);
+    let mut child = start(&place, &SLOW);
     wait_until(|| log(&place, "run").contains("\"kind\":\"start\""));
     std::thread::sleep(Duration::from_millis(200));
     send("-TERM", &child);
@@ -149,8 +220,11 @@ fn a_run_in_use_is_refused_to_a_second_process() {
     child.kill().unwrap();
     child.wait().unwrap();
     // The lock goes with its owner.
+    let before = lines(&place, "run");
     let child = start(&place, &["train", "--resume", "--out", "run"]);
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until(|| {
+        lines(&place, "run") > before || log(&place, "run").matches("\"kind\":\"start\"").count() > 1
+    });
     send("-TERM", &child);
     Answer::of(&["resumed"], &child.wait_with_output().unwrap()).fails(75, &["saved at step"]);
 }

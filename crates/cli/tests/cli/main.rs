@@ -15,6 +15,7 @@ mod models;
 mod names;
 mod recipes;
 mod shipped;
+mod terminal;
 mod tiny;
 mod training;
 mod workplace;

@@ -24,6 +24,10 @@ pub struct Inspection {
     pub groups: usize,
     /// Annotations of all cases.
     pub annotations: usize,
+    /// How many annotations are by which rater, where raters are named.
+    pub raters: BTreeMap<String, usize>,
+    /// Annotations of which nobody says by whom they are.
+    pub unnamed_annotations: usize,
     /// Annotations that mark nothing.
     pub empty_annotations: usize,
     /// Cases in which no annotation marks anything.
@@ -103,15 +107,22 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
     let examined: Vec<_> = dataset
         .sources
         .par_iter()
-        .map(|source| Seen::all(source, dataset.mask, &dataset.limits))
-        .collect::<Vec<Result<_>>>();
+        .map(|source| {
+            Seen::all(source, dataset.mask, &dataset.limits)
+                .map_err(|first| load::faults(source, dataset.mask, &dataset.limits, first))
+        })
+        .collect::<Vec<std::result::Result<_, _>>>();
     let mut seen = Vec::new();
     for result in examined {
         match result {
             Ok(cases) => seen.extend(cases),
-            // A lack of memory is no fault of the data.
-            Err(fault @ Error::Memory { .. }) => return Err(fault),
-            Err(fault) => problems.push(fault),
+            Err(mut faults) => {
+                // A lack of memory is no fault of the data.
+                if let Some(at) = faults.iter().position(|fault| matches!(fault, Error::Memory { .. })) {
+                    return Err(faults.swap_remove(at));
+                }
+                problems.extend(faults);
+            }
         }
     }
     let mut found = Inspection {
@@ -125,6 +136,12 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
     for case in &seen {
         groups.entry(&case.source.group).or_insert(());
         found.annotations += case.annotations;
+        for label in &case.source.labels {
+            match &label.rater {
+                Some(rater) => *found.raters.entry(rater.clone()).or_default() += 1,
+                None => found.unnamed_annotations += 1,
+            }
+        }
         found.empty_annotations += case.empty;
         found.empty_cases += usize::from(case.empty == case.annotations);
         found.cases_with_truth += usize::from(case.has_truth);

@@ -32,19 +32,11 @@ impl Slices {
             if let Some(first) = channels.first() {
                 same_space(Space::of(path, &samples), Space::of(&paths[0], first))?;
             }
-            if !samples.always_finite() {
-                for z in 0..samples.size.depth {
-                    import::finite(path, &samples, &samples.slice(path, z)?)?;
-                }
-            }
+            finite(path, &samples)?;
             channels.push(samples);
         }
         let slices = Self { paths: paths.to_vec(), channels };
-        let count = slices.channels();
-        if count > 4 {
-            let reason = format!("has {count} channels with its companions; an image has 1 to 4");
-            return Err(Error::file(&paths[0], reason));
-        }
+        at_most_four(&paths[0], slices.channels())?;
         Ok(slices)
     }
 
@@ -80,6 +72,27 @@ impl Slices {
     /// Refuses slices that do not fit into memory all at once.
     fn claim_all(&self) -> Result<()> {
         claim(&self.paths[0], self.slice_bytes() * self.len() as u64).map(drop)
+    }
+}
+
+/// Refuses values that are no numbers.
+fn finite(path: &Path, samples: &Samples) -> Result<()> {
+    match samples.always_finite() {
+        true => Ok(()),
+        false => {
+            (0..samples.size.depth).try_for_each(|z| import::finite(path, samples, &samples.slice(path, z)?))
+        }
+    }
+}
+
+/// Refuses an image with too many channels in its files.
+fn at_most_four(path: &Path, channels: usize) -> Result<()> {
+    match channels {
+        ..=4 => Ok(()),
+        _ => {
+            let reason = format!("has {channels} channels with its companions; an image has 1 to 4");
+            Err(Error::file(path, reason))
+        }
     }
 }
 
@@ -144,6 +157,40 @@ pub(super) fn cases(source: &Source, rule: MaskRule, limits: &Limits) -> Result<
         }
     })?;
     Ok(cases)
+}
+
+/// Every fault of a source's files, of which [`visit`] tells the first: each file is read and held against the
+/// first image that can be read, whatever is wrong with the others.
+pub(super) fn faults(source: &Source, rule: MaskRule, limits: &Limits, first: Error) -> Vec<Error> {
+    let mut faults = Vec::new();
+    let mut image: Option<(&Path, Size, Option<Geometry>)> = None;
+    let mut channels = 0;
+    let masks = source.labels.iter().map(|label| &label.path);
+    let masks = masks.chain(source.truth.iter().map(|mode| &mode.path)).map(|path| (path, true));
+    for (path, is_mask) in source.images.iter().map(|path| (path, false)).chain(masks) {
+        let samples = match import::read(path, limits) {
+            Ok(samples) => samples,
+            Err(fault) => {
+                faults.push(fault);
+                continue;
+            }
+        };
+        if let Some((path_of_image, size, geometry)) = &image {
+            let image = Space { path: path_of_image, size: *size, geometry: geometry.as_ref() };
+            faults.extend(same_space(Space::of(path, &samples), image).err());
+        }
+        if is_mask {
+            let masks = (0..samples.size.depth).map(|z| slice_mask(path, &samples, z, rule));
+            faults.extend(masks.filter_map(Result::err).next());
+        } else {
+            faults.extend(finite(path, &samples).err());
+            channels += samples.size.channels;
+            image.get_or_insert((path, samples.size, samples.geometry));
+        }
+    }
+    faults.extend(at_most_four(&source.images[0], channels).err());
+    // A file that changed while it was read is sound the second time.
+    if faults.is_empty() { vec![first] } else { faults }
 }
 
 /// A file, and the pixels and the place that it covers.

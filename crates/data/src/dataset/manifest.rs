@@ -77,8 +77,10 @@ struct ModeEntry {
 /// Reads a manifest; rows that cannot be used are listed in `problems` by their line.
 pub(super) fn sources(path: &Path, problems: &mut Vec<Error>) -> Result<Vec<Source>> {
     let text = fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+    // Some editors begin a file with a byte-order mark, which is no part of its first row.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
-    let rows = if is_csv { csv_rows(path, &text)? } else { json_rows(&text) };
+    let rows = if is_csv { csv_rows(path, text)? } else { json_rows(text) };
     if rows.is_empty() {
         return Err(Error::dataset(path, "has no rows; add one per case"));
     }
@@ -86,7 +88,8 @@ pub(super) fn sources(path: &Path, problems: &mut Vec<Error>) -> Result<Vec<Sour
     let mut sources: Vec<Source> = Vec::new();
     let mut positions: BTreeMap<String, usize> = BTreeMap::new();
     for (line, row) in rows {
-        let joined = row.and_then(|row| source(&base, row)).and_then(|source| {
+        let (found, mut faults) = row.map_or_else(|fault| (None, vec![fault]), |row| source(&base, row));
+        let joined = found.map_or(Ok(()), |source| {
             let position = positions.entry(source.id.clone()).or_insert(sources.len());
             match sources.get_mut(*position) {
                 None => sources.push(source),
@@ -94,9 +97,9 @@ pub(super) fn sources(path: &Path, problems: &mut Vec<Error>) -> Result<Vec<Sour
             }
             Ok(())
         });
-        if let Err(reason) = joined {
-            problems.push(Error::dataset(path, format!("line {line}: {reason}")));
-        }
+        faults.extend(joined.err());
+        problems
+            .extend(faults.into_iter().map(|reason| Error::dataset(path, format!("line {line}: {reason}"))));
     }
     Ok(sources)
 }
@@ -169,62 +172,66 @@ fn csv_rows(path: &Path, text: &str) -> Result<Vec<ParsedRow>> {
     Ok(rows)
 }
 
-fn source(base: &Path, row: Row) -> std::result::Result<Source, String> {
+/// What a row names, as far as it is there, and all that is wrong with it.
+fn source(base: &Path, row: Row) -> (Option<Source>, Vec<String>) {
     let Row { id, image, labels, rater, weight, truth, group, split } = row;
+    let mut faults = Vec::new();
     if id.is_empty() {
-        return Err("the id is empty".into());
+        return (None, vec!["the id is empty".into()]);
     }
-    let existing = |name: &str| -> std::result::Result<PathBuf, String> {
+    let existing = |name: &str, faults: &mut Vec<String>| -> Option<PathBuf> {
         let path = base.join(name);
         if path.is_file() {
-            return Ok(path);
+            return Some(path);
         }
-        Err(format!("there is no file {} (paths are relative to the manifest)", path.display()))
+        faults.push(format!("there is no file {} (paths are relative to the manifest)", path.display()));
+        None
     };
-    let images =
-        image.into_vec().iter().map(|name| existing(name)).collect::<std::result::Result<Vec<_>, _>>()?;
-    if images.is_empty() {
-        return Err(format!("case '{id}' has no image"));
+    let names = image.into_vec();
+    if names.is_empty() {
+        faults.push(format!("case '{id}' has no image"));
     }
+    let images: Vec<_> = names.iter().filter_map(|name| existing(name, &mut faults)).collect();
+    let whole = images.len() == names.len();
     let (labels, raters, weights) = (labels.into_vec(), rater.into_vec(), weight.into_vec());
     for (what, count) in [("raters", raters.len()), ("weights", weights.len())] {
         if count != 0 && count != labels.len() {
-            return Err(format!("{} labels but {count} {what}; give one for each", labels.len()));
+            faults.push(format!("{} labels but {count} {what}; give one for each", labels.len()));
         }
     }
-    let labels = labels.into_iter().enumerate().map(|(at, entry)| {
+    let without_labels = labels.is_empty();
+    let mut found = Vec::new();
+    for (at, entry) in labels.into_iter().enumerate() {
         let (path, rater, weight) = match entry {
             LabelEntry::Path(path) => (path, None, None),
             LabelEntry::Full(full) => (full.path, full.rater, full.weight),
         };
         let weight = weight.or_else(|| weights.get(at).copied()).unwrap_or(1.0);
         if !(weight.is_finite() && weight > 0.0) {
-            return Err(format!("the weight {weight} of {path}; weights are positive"));
+            faults.push(format!("the weight {weight} of {path}; weights are positive"));
         }
         let rater = rater.or_else(|| raters.get(at).cloned()).filter(|name| !name.is_empty());
-        Ok(Label { path: existing(&path)?, rater, weight })
-    });
-    let labels = labels.collect::<std::result::Result<Vec<_>, _>>()?;
-    let truth = true_modes(truth, existing)?;
+        found.extend(existing(&path, &mut faults).map(|path| Label { path, rater, weight }));
+    }
+    faults.extend(improper(&truth));
+    let mode =
+        |ModeEntry { path, probability }| Some(TrueMode { path: existing(&path, &mut faults)?, probability });
+    let truth = truth.into_iter().filter_map(mode).collect();
+    // What is left of a row is examined too; where its image is not whole or every mask is missing, that was said.
+    if !whole || images.is_empty() || (found.is_empty() && !without_labels) {
+        return (None, faults);
+    }
     let group = group.unwrap_or_else(|| id.clone());
-    Ok(Source { group, truth, split, ..Source::new(id, images, labels) })
+    (Some(Source { group, truth, split, ..Source::new(id, images, found) }), faults)
 }
 
-/// The files of the true modes, whose probabilities must be a distribution.
-fn true_modes(
-    entries: Vec<ModeEntry>,
-    existing: impl Fn(&str) -> std::result::Result<PathBuf, String>,
-) -> std::result::Result<Vec<TrueMode>, String> {
-    let sum: f64 = entries.iter().map(|mode| f64::from(mode.probability)).sum();
-    let proper = entries.iter().all(|mode| mode.probability > 0.0) && (sum - 1.0).abs() <= SUM_TOLERANCE;
-    if !entries.is_empty() && !proper {
-        let given: Vec<f32> = entries.iter().map(|mode| mode.probability).collect();
-        return Err(format!(
-            "the true modes have the probabilities {given:?}; they are positive and sum to 1"
-        ));
-    }
-    let mode = |ModeEntry { path, probability }| Ok(TrueMode { path: existing(&path)?, probability });
-    entries.into_iter().map(mode).collect()
+/// Why the probabilities of true modes are no distribution.
+fn improper(truth: &[ModeEntry]) -> Option<String> {
+    let sum: f64 = truth.iter().map(|mode| f64::from(mode.probability)).sum();
+    let proper = truth.iter().all(|mode| mode.probability > 0.0) && (sum - 1.0).abs() <= SUM_TOLERANCE;
+    let given: Vec<f32> = truth.iter().map(|mode| mode.probability).collect();
+    (!truth.is_empty() && !proper)
+        .then(|| format!("the true modes have the probabilities {given:?}; they are positive and sum to 1"))
 }
 
 /// Adds the annotations of a further row of the same case.

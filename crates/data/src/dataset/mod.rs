@@ -318,8 +318,10 @@ fn find_sources(
     {
         return Ok((Layout::Manifest, manifest::sources(&file, problems)?, None));
     }
-    let root = Folder::read(path)?;
-    let layout = layout.map_or_else(|| Layout::detect(&root), Ok)?;
+    let root = Folder::read(path, problems)?;
+    // Where nothing is left to know a layout by, what could not be listed is the fault.
+    let layout = layout.map_or_else(|| Layout::detect(&root), Ok);
+    let layout = layout.map_err(|none| if problems.is_empty() { none } else { problems.swap_remove(0) })?;
     let (sources, rule) = match layout {
         Layout::Manifest => {
             return Err(Error::dataset(path, "has neither manifest.jsonl nor manifest.csv; add one"));

@@ -1,5 +1,7 @@
-//! A folder and all below it, listed once, sorted by name, with loops of links refused.
+//! A folder and all below it, listed once, sorted by name. Links are followed, but no folder is entered twice:
+//! links into each other would else multiply what there is to read without end.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -54,52 +56,15 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub fn read(root: &Path) -> Result<Self> {
+    /// Lists a folder. What cannot be listed in it is left out and told in `problems`.
+    pub fn read(root: &Path, problems: &mut Vec<Error>) -> Result<Self> {
         let real = fs::canonicalize(root).map_err(|e| Error::io(root, e))?;
         let name = |path: Option<&Path>| {
             path.and_then(Path::file_name).map_or(String::new(), |name| name.to_string_lossy().into_owned())
         };
         let (own, owner) = (name(Some(&real)), name(real.parent()));
-        Self::read_below(root.to_owned(), own, owner, &mut vec![real])
-    }
-
-    /// `open` holds the real paths of this folder and those around it.
-    fn read_below(path: PathBuf, name: String, owner: String, open: &mut Vec<PathBuf>) -> Result<Self> {
-        let mut entries = Vec::new();
-        for entry in fs::read_dir(&path).map_err(|e| Error::io(&path, e))? {
-            let entry = entry.map_err(|e| Error::io(&path, e))?;
-            let own = entry.file_name().into_string().map_err(|name| {
-                Error::file(path.join(name), "has a name that is not UTF-8, so it cannot be an id; rename it")
-            })?;
-            if !own.starts_with('.') {
-                entries.push((own, entry));
-            }
-        }
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        let mut folder = Self { path, name, owner, folders: Vec::new(), files: Vec::new() };
-        for (own, entry) in entries {
-            let path = entry.path();
-            let kind = entry.file_type().map_err(|e| Error::io(&path, e))?;
-            let is_folder = match kind.is_symlink() {
-                true => fs::metadata(&path).map_err(|e| Error::io(&path, e))?.is_dir(),
-                false => kind.is_dir(),
-            };
-            if !is_folder {
-                folder.files.extend(ImageFile::at(path, &own));
-                continue;
-            }
-            let real = match kind.is_symlink() {
-                true => fs::canonicalize(&path).map_err(|e| Error::io(&path, e))?,
-                false => open[open.len() - 1].join(&own),
-            };
-            if open.contains(&real) {
-                return Err(Error::file(path, format!("links back to {}; remove the link", real.display())));
-            }
-            open.push(real);
-            folder.folders.push(Self::read_below(path, own, folder.name.clone(), open)?);
-            open.pop();
-        }
-        Ok(folder)
+        let entered = HashMap::from([(real.clone(), root.to_owned())]);
+        Walk { entered, problems }.read(root.to_owned(), &real, own, owner)
     }
 
     /// The folder of that name directly inside.
@@ -124,6 +89,70 @@ impl Folder {
     /// A path inside `root` with `/` between its parts.
     pub fn relative(&self, root: &Path) -> String {
         relative(&self.path, root)
+    }
+}
+
+/// The state of a listing.
+struct Walk<'a> {
+    /// The folders that were entered, by their real paths, with the paths by which they were.
+    entered: HashMap<PathBuf, PathBuf>,
+    problems: &'a mut Vec<Error>,
+}
+
+impl Walk<'_> {
+    fn read(&mut self, path: PathBuf, real: &Path, name: String, owner: String) -> Result<Folder> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(&path).map_err(|e| Error::io(&path, e))? {
+            let entry = entry.map_err(|e| Error::io(&path, e))?;
+            match entry.file_name().into_string() {
+                Ok(own) if own.starts_with('.') => {}
+                Ok(own) => entries.push((own, entry)),
+                Err(name) => self.problems.push(Error::file(
+                    path.join(name),
+                    "has a name that is not UTF-8, so it cannot be an id; rename it",
+                )),
+            }
+        }
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut folder = Folder { path, name, owner, folders: Vec::new(), files: Vec::new() };
+        for (own, entry) in entries {
+            let path = entry.path();
+            match self.real_folder(&path, &entry, real) {
+                Ok(None) => folder.files.extend(ImageFile::at(path, &own)),
+                Ok(Some(inner)) => match self.read(path, &inner, own, folder.name.clone()) {
+                    Ok(inner) => folder.folders.push(inner),
+                    Err(fault) => self.problems.push(fault),
+                },
+                Err(fault) => self.problems.push(fault),
+            }
+        }
+        Ok(folder)
+    }
+
+    /// The real path of an entry that is a folder; one that was entered before is refused.
+    fn real_folder(&mut self, path: &Path, entry: &fs::DirEntry, around: &Path) -> Result<Option<PathBuf>> {
+        let kind = entry.file_type().map_err(|e| Error::io(path, e))?;
+        let is_folder = match kind.is_symlink() {
+            true => fs::metadata(path).map_err(|e| Error::io(path, e))?.is_dir(),
+            false => kind.is_dir(),
+        };
+        if !is_folder {
+            return Ok(None);
+        }
+        let real = match kind.is_symlink() {
+            true => fs::canonicalize(path).map_err(|e| Error::io(path, e))?,
+            false => around.join(entry.file_name()),
+        };
+        let first = self.entered.entry(real.clone()).or_insert_with(|| path.to_owned());
+        // A folder around this one, or around the whole data set.
+        if (first != path && path.starts_with(&*first)) || around.starts_with(&real) {
+            return Err(Error::file(path, format!("links back to {}; remove the link", real.display())));
+        }
+        if first != path {
+            let reason = format!("is the same folder as {}; remove the one that is a link", first.display());
+            return Err(Error::file(path, reason));
+        }
+        Ok(Some(real))
     }
 }
 

@@ -8,8 +8,10 @@ use crate::metric::ged::WHY_THE_LIMIT;
 pub(super) fn render(report: &Report) -> String {
     let summary = &report.summary;
     let mut text = String::new();
+    // A split's name comes from the data; it must not steer the terminal.
+    let split = report.split.escape_debug();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "split {}: {} cases of {} groups", report.split, summary.cases, summary.groups);
+    let _ = writeln!(text, "split {}: {} cases of {} groups", split, summary.cases, summary.groups);
     if let Some(hash) = &report.data_hash {
         let _ = writeln!(text, "data  {hash}");
     }
@@ -20,8 +22,7 @@ pub(super) fn render(report: &Report) -> String {
         100.0 * report.empty_outputs
     );
 
-    let mut rows =
-        vec![["score", "mean", "95 % over images", "95 % over groups", "std over images"].map(String::from)];
+    let mut rows = vec![["score", "mean", "95 % over images", "95 % over groups", "std"].map(String::from)];
     for (key, value) in summary.numbers() {
         rows.push([
             key.to_owned(),

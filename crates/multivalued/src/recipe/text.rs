@@ -61,7 +61,7 @@ impl Recipe {
     /// A recipe from text; `place` names it in errors.
     pub fn parse(text: &str, place: &str) -> Result<Self> {
         toml::from_str(text)
-            .map_err(|error| Error::RecipeText { place: place.into(), reason: explained(&error) })
+            .map_err(|error| Error::RecipeText { place: place.into(), reason: explained(&error, text) })
     }
 
     /// Changes one value: `train.steps=100`, read as TOML where it is, else as text.
@@ -94,7 +94,8 @@ impl Recipe {
             };
             place = table;
         }
-        *self = table.try_into().map_err(|error: toml::de::Error| Error::recipe(key, explained(&error)))?;
+        *self =
+            table.try_into().map_err(|error: toml::de::Error| Error::recipe(key, explained(&error, "")))?;
         Ok(())
     }
 
@@ -111,12 +112,18 @@ impl Recipe {
     }
 }
 
-/// The parser's words, with the nearest right key where one is unknown.
-fn explained(error: &toml::de::Error) -> String {
-    let text = error.to_string();
-    let text = text.trim_end();
-    let Some((_, rest)) = text.split_once("unknown field `") else {
-        return text.into();
+/// The parser's words as one sentence, with the line of the recipe where that is known and the nearest right key
+/// where one is unknown.
+fn explained(error: &toml::de::Error, recipe: &str) -> String {
+    let before = error.span().and_then(|span| recipe.get(..span.start));
+    let place = before.map_or(String::new(), |before| {
+        let number = before.matches('\n').count();
+        let line: String = recipe.lines().nth(number).unwrap_or_default().trim().chars().take(80).collect();
+        format!("line {}, `{line}`: ", number + 1)
+    });
+    let text = format!("{place}{}", error.message().trim_end());
+    let Some((_, rest)) = error.message().split_once("unknown field `") else {
+        return text;
     };
     // The parser goes on: NAME`, expected one of `A`, `B`, ...
     let mut names = rest.split('`').step_by(2);
