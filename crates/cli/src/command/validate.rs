@@ -8,6 +8,7 @@ use multivalued_data::dataset::{Inspection, inspect};
 
 use super::options::Reading;
 use crate::exit::{Failure, Outcome};
+use crate::run::cases::tell_notes;
 use crate::terminal::{say, two_columns};
 
 /// Read every file of a data set and list what is in it and what is wrong with it
@@ -28,6 +29,7 @@ pub struct Validate {
 impl Validate {
     pub fn run(&self) -> Outcome {
         let found = inspect(&self.data, &self.reading.options())?;
+        tell_notes(&found.notes);
         if self.json {
             let text = serde_json::to_string_pretty(&found)
                 .map_err(|error| Failure::Io(format!("inspection: {error}")))?;
