@@ -13,7 +13,7 @@ use super::options::Loading;
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
-use crate::run::cases::tell_skipped;
+use crate::run::cases::{tell_notes, tell_skipped};
 use crate::run::progress::clock;
 use crate::terminal::{complain, say, two_columns};
 
@@ -77,7 +77,8 @@ pub fn data_of(path: &std::path::Path, loading: &Loading) -> Outcome<DataRecipe>
 
 /// Loads the data, says what they are like, and plans.
 pub fn planned(data: &DataRecipe, minutes: Option<f64>, device: &Device) -> Outcome<Plan> {
-    let Splits { train, validation, skipped, .. } = Splits::load(data)?;
+    let Splits { train, validation, skipped, notes, .. } = Splits::load(data)?;
+    tell_notes(&notes);
     tell_skipped(&skipped);
     let found = Fingerprint::of(&train);
     complain(&table(&found, validation.len()));
