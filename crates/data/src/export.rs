@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 use image::{ExtendedColorType, ImageFormat};
 
 use crate::files;
-use crate::import::{Format, Limits, identify, nifti};
+use crate::import::{Format, Limits, headed, identify, nifti};
 use crate::{Error, Mask, Result};
 
 /// Writes the masks of one image (one per slice of a volume) next to nothing but `stem`, to which the
-/// fitting extension is added: NIfTI for NIfTI (gzipped if the source is), TIFF for TIFF, NPY for NPY
-/// and NPZ, PNG for PNG and for JPEG, whose loss a mask does not survive. Returns the file's path.
+/// fitting extension is added: NIfTI for NIfTI (gzipped if the source is), MHA for MetaImage, NRRD for NRRD
+/// (packed if the source is), TIFF for TIFF, NPY for NPY and NPZ, PNG for PNG and for JPEG, whose loss a mask does not survive. Returns the file's path.
 pub fn write_masks_like(source: &Path, stem: &Path, slices: &[Mask], limits: &Limits) -> Result<PathBuf> {
     let format = identify(source)?;
     let gzipped = source.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     let extension = match format {
         Format::Nifti if gzipped => "nii.gz",
         Format::Nifti => "nii",
+        Format::Headed(kind) => kind.extension(),
         Format::Tiff => "tiff",
         Format::Npy | Format::Npz => "npy",
         Format::Png | Format::Jpeg => "png",
@@ -30,6 +31,10 @@ pub fn write_masks_like(source: &Path, stem: &Path, slices: &[Mask], limits: &Li
     let path = PathBuf::from(path);
     if format == Format::Nifti {
         nifti::write_masks(&path, &nifti::read_header(source, limits)?, slices)?;
+        return Ok(path);
+    }
+    if let Format::Headed(kind) = format {
+        headed::write_masks(&path, &headed::Header::read(source, kind, limits)?, slices)?;
         return Ok(path);
     }
     let [mask] = slices else {

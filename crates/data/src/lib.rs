@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Mode`], [`Hypothesis`], [`Prediction`] | the nouns |
 //! | [`CompactMask`] | a mask in few bytes |
-//! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ and NIfTI; writing masks in the input's geometry |
+//! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ, NIfTI, MetaImage and NRRD; writing masks in the input's geometry |
 //! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
 //! | [`normalise`], [`augment`] | what training does to a case before the network sees it |
 //! | [`fingerprint`] | what a data set is like, in numbers |

@@ -29,6 +29,8 @@ pub struct Splits {
     /// What was left out because a file of it could not be used, by file and reason; only where the
     /// recipe allows that.
     pub skipped: Vec<String>,
+    /// What should be known of the way in which the data set was read.
+    pub notes: Vec<String>,
 }
 
 impl Splits {
@@ -61,7 +63,7 @@ impl Splits {
         let hash = Roster::of(&cases).hash().to_string();
         let test = cases.split_off(recipe.train_count + recipe.validation_count);
         let validation = cases.split_off(recipe.train_count);
-        Ok(Self { train: cases, validation, test, hash, skipped: Vec::new() })
+        Ok(Self { train: cases, validation, test, hash, skipped: Vec::new(), notes: Vec::new() })
     }
 
     fn from_folder(path: &Path, recipe: &DataRecipe) -> Result<Self> {
@@ -88,7 +90,7 @@ impl Splits {
         let mut take = |part: &str| parts.remove(part).unwrap_or_default();
         let (train, validation, test) = (take(TRAIN), take(VALIDATION), take(TEST));
         let hash = roster.hash().to_string();
-        Ok(Self { train, validation, test, hash, skipped })
+        Ok(Self { train, validation, test, hash, skipped, notes: dataset.notes() })
     }
 
     /// A data set's cases by part, as a training by this recipe takes them; no part is empty. Its own split is
@@ -142,6 +144,10 @@ fn options(recipe: &DataRecipe) -> Result<Options> {
         |key: &'static str| move |error: multivalued_data::Error| Error::recipe(key, error.to_string());
     Ok(Options {
         layout: stated(&recipe.layout).map(|text| text.parse()).transpose().map_err(wrong("data.layout"))?,
+        group_by: stated(&recipe.group_by)
+            .map(|text| text.parse())
+            .transpose()
+            .map_err(wrong("data.group_by"))?,
         mask: stated(&recipe.masks).map(|text| text.parse()).transpose().map_err(wrong("data.masks"))?,
         ..Options::default()
     })

@@ -53,8 +53,11 @@ pub struct DataRecipe {
     /// How a data set's files are arranged; empty to find out by content.
     pub layout: String,
     /// What makes stored values a mask (`binary`, `threshold:VALUE`, `labels:COUNT`); empty for what the
-    /// data set says, else binary.
+    /// data set says, else by the values of its masks.
     pub masks: String,
+    /// A regular expression: what its first capture group, else all of it, matches of a case's id is the case's
+    /// group. Empty for the data set's own groups.
+    pub group_by: String,
     /// Whether images with a file that cannot be used are left out (and named) instead of refused.
     pub skip_bad: bool,
     /// Edge length of a synthetic task's images.
@@ -84,6 +87,7 @@ impl Default for DataRecipe {
             path: String::new(),
             layout: String::new(),
             masks: String::new(),
+            group_by: String::new(),
             skip_bad: false,
             size: 160,
             train_count: 2000,

@@ -2,25 +2,34 @@
 
 use clap::Args;
 use multivalued::Recipe;
-use multivalued_data::dataset::{Layout, Options};
+use multivalued_data::dataset::{GroupBy, Layout, Options};
 use multivalued_data::import::MaskRule;
 
 /// How a data set is read.
 #[derive(Debug, Args)]
 pub struct Reading {
-    /// The layout, where it is not to be found by content: manifest, lidc-slices, lidc-crops, nnunet or
-    /// case-folders
+    /// The layout, where it is not to be found by content: manifest, lidc-slices, lidc-crops, nnunet,
+    /// image-folders, side-by-side or case-folders
     #[arg(long, value_name = "NAME")]
     pub layout: Option<Layout>,
-    /// What makes stored values a mask: binary, threshold:VALUE or labels:COUNT [default: binary]
+    /// What makes stored values a mask: binary, threshold:VALUE or labels:COUNT [default: by the values]
     #[arg(long, value_name = "RULE")]
     pub masks: Option<MaskRule>,
+    /// Which part of a case's id is its group, such as the patient, that no split tears apart: the first
+    /// capture group, else all that matches, as in '^(P[0-9]+)_'
+    #[arg(long, value_name = "REGEX")]
+    pub group_by: Option<GroupBy>,
 }
 
 impl Reading {
     /// As the data crate wants it.
     pub fn options(&self) -> Options {
-        Options { layout: self.layout, mask: self.masks, ..Options::default() }
+        Options {
+            layout: self.layout,
+            mask: self.masks,
+            group_by: self.group_by.clone(),
+            ..Options::default()
+        }
     }
 }
 
@@ -42,6 +51,9 @@ impl Loading {
         }
         if let Some(masks) = self.reading.masks {
             recipe.data.masks = masks.to_string();
+        }
+        if let Some(by) = &self.reading.group_by {
+            recipe.data.group_by = by.to_string();
         }
         recipe.data.skip_bad |= self.skip_bad;
     }

@@ -14,7 +14,7 @@ use crate::columns::two_columns;
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
-use crate::run::cases::tell_skipped;
+use crate::run::cases::{tell_notes, tell_skipped};
 use crate::run::progress::clock;
 use crate::terminal::{complain, complain_lines, say_quoted};
 
@@ -78,7 +78,8 @@ pub fn data_of(path: &std::path::Path, loading: &Loading) -> Outcome<DataRecipe>
 
 /// Loads the data, says what they are like, and plans.
 pub fn planned(data: &DataRecipe, minutes: Option<f64>, device: &Device) -> Outcome<Plan> {
-    let Splits { train, validation, skipped, .. } = Splits::load(data)?;
+    let Splits { train, validation, skipped, notes, .. } = Splits::load(data)?;
+    tell_notes(&notes);
     tell_skipped(&skipped);
     let found = Fingerprint::of(&train);
     complain_lines(&table(&found, validation.len()));

@@ -152,10 +152,8 @@ impl Predict {
             predicted.iter().enumerate().map(|(at, slice)| self.draws(slice, path, at)).collect();
         for sample in 0..self.samples as usize {
             let stem = out.join(format!("sample-{}", sample + 1));
-            let drawn = predicted
-                .iter()
-                .zip(&draws)
-                .map(|(slice, draws)| slice.all[draws[sample]].mask.mask());
+            let drawn =
+                predicted.iter().zip(&draws).map(|(slice, draws)| slice.all[draws[sample]].mask.mask());
             write_masks_like(path, &stem, &drawn.collect::<Vec<Mask>>(), &limits)?;
         }
         // A volume's sheet shows some slices from one end to the other.

@@ -9,6 +9,7 @@ use multivalued_data::dataset::{Inspection, inspect};
 use super::options::Reading;
 use crate::columns::{shortened, two_columns};
 use crate::exit::{Failure, Outcome};
+use crate::run::cases::tell_notes;
 use crate::terminal::{say_json, say_lines};
 
 /// Read every file of a data set and list what is in it and what is wrong with it
@@ -29,6 +30,7 @@ pub struct Validate {
 impl Validate {
     pub fn run(&self) -> Outcome {
         let found = inspect(&self.data, &self.reading.options())?;
+        tell_notes(&found.notes);
         if self.json {
             say_json(&found)?;
         } else {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use multivalued::{Recipe, Splits};
 use multivalued_data::Case;
-use multivalued_data::dataset::{Dataset, Roster};
+use multivalued_data::dataset::{Dataset, Options, Roster};
+use multivalued_data::import::MaskRule;
 use multivalued_data::report::Report;
 
 use super::RunFolder;
@@ -43,7 +44,7 @@ impl Cases {
                 "carries no data with it; give some with --data",
             ));
         }
-        let Splits { train, validation, test, hash, skipped } = Splits::load(&recipe.data)?;
+        let Splits { train, validation, test, hash, skipped, .. } = Splits::load(&recipe.data)?;
         if let Some(trained_on) = logged_hash(run)?.filter(|trained_on| *trained_on != hash) {
             return Err(Failure::user(
                 if recipe.data.path.is_empty() { &recipe.data.task } else { &recipe.data.path },
@@ -62,19 +63,32 @@ impl Cases {
     /// The cases of a data set that is named beside a run: by the run's own parts where it is the one that was
     /// trained on, else by the parts it states itself, else all as one part.
     pub fn of_path(run: &RunFolder, path: &Path, loading: &Loading) -> Outcome<Self> {
-        let options = loading.reading.options();
-        let (dataset, mut cases, skipped) = if loading.skip_bad {
-            Dataset::load_sound(path, &options)?
-        } else {
-            let dataset = Dataset::open(path, &options)?;
+        let recipe = Recipe::read(&run.recipe())?;
+        let mut options = loading.reading.options();
+        // These data may lack a class that the model knows, so their values do not tell the number of classes.
+        if options.mask.is_none() && recipe.model.classes > 1 {
+            options.mask = Some(MaskRule::Labels(recipe.model.classes));
+        }
+        let load = |options: &Options| {
+            if loading.skip_bad {
+                return Dataset::load_sound(path, options);
+            }
+            let dataset = Dataset::open(path, options)?;
             let cases = dataset.load()?;
-            (dataset, cases, Vec::new())
+            Ok((dataset, cases, Vec::new()))
         };
+        // The run's own data are known by their groups, too; other data may have other names.
+        let run_groups = recipe.data.group_by.parse().ok().filter(|_| !recipe.data.group_by.is_empty());
+        let as_trained = match (&options.group_by, run_groups) {
+            (None, Some(by)) => load(&Options { group_by: Some(by), ..options.clone() }).ok(),
+            _ => None,
+        };
+        let (dataset, mut cases, skipped) = as_trained.map_or_else(|| load(&options), Ok)?;
+        tell_notes(&dataset.notes());
         tell_skipped(&skipped);
         let roster = Roster::of(&cases);
         let hash = roster.hash().to_owned();
         let stated = dataset.stated_split(&roster)?;
-        let recipe = Recipe::read(&run.recipe())?;
         // A task's cases are split by how they were made; files of them state that themselves.
         if recipe.data.task.is_empty() && hash_trained_on(run)?.is_some_and(|trained_on| trained_on == hash) {
             let parts = Splits::parts(cases, &roster, stated, &recipe.data)?;
@@ -137,6 +151,13 @@ fn hash_trained_on(run: &RunFolder) -> Outcome<Option<String>> {
         report.data_hash.filter(|_| report.split != ALL)
     };
     Ok(logged_hash(run)?.or_else(reported))
+}
+
+/// Tells how a data set was read, where that is not plain.
+pub fn tell_notes(notes: &[String]) {
+    for note in notes {
+        complain(&format!("note: {note}"));
+    }
 }
 
 /// Names what was left out of a data set.

@@ -9,7 +9,7 @@ use multivalued_data::Case;
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_engine::Device;
 
-use super::cases::tell_skipped;
+use super::cases::{tell_notes, tell_skipped};
 use super::difference::changes;
 use super::interrupt::Interrupt;
 use super::progress::{Progress, clock};
@@ -45,7 +45,8 @@ impl Training<'_> {
     /// Trains to the end, from the last checkpoint where there is one.
     pub fn run(&self, lock: &Lock) -> Outcome {
         let recipe = &self.recipe.recipe;
-        let Splits { train, validation, hash, skipped, .. } = Splits::load(&recipe.data)?;
+        let Splits { train, validation, hash, skipped, notes, .. } = Splits::load(&recipe.data)?;
+        tell_notes(&notes);
         tell_skipped(&skipped);
         let fingerprint = (!train.is_empty()).then(|| Fingerprint::of(&train));
         let shown = validation.iter().take(SHOWN).cloned().collect::<Vec<_>>();

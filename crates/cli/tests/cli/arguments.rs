@@ -51,6 +51,7 @@ fn values_out_of_range_name_the_option_and_the_rule() {
         (&["generate", "shapes", "--out", "x", "--count", "a=1,a=2"], &["given twice"]),
         (&["validate", "x", "--layout", "bids"], &["--layout", "lidc-slices"]),
         (&["validate", "x", "--masks", "fuzzy"], &["--masks", "threshold"]),
+        (&["validate", "x", "--group-by", "("], &["--group-by", "no regular expression"]),
     ] {
         place.run(arguments).fails(2, parts);
         assert!(!place.path("x").exists(), "{arguments:?} left something behind");

@@ -115,6 +115,38 @@ fn a_leak_between_splits_is_a_fault() {
 }
 
 #[test]
+fn groups_are_suspected_and_stated() {
+    let place = Workplace::new();
+    for name in ["P1_s1", "P1_s2", "P2_s1", "P2_s2"] {
+        place.png(&format!("set/images/{name}.png"), 2, &[1, 2, 3, 4]);
+        place.png(&format!("set/masks/{name}.png"), 2, &[0, 1, 2, 0]);
+    }
+    let answer = place.run(&["validate", "set"]).succeeds();
+    for part in [
+        "note: 'P1_s1' and 'P1_s2' may be of one patient",
+        "--group-by '^([^_]+)_'",
+        "note: the masks",
+        "labels:2",
+    ] {
+        assert!(answer.err.contains(part), "{} lacks {part}", answer.err);
+    }
+    assert!(
+        answer.out.contains("image-folders") && answer.out.contains("groups           4"),
+        "{}",
+        answer.out
+    );
+    let answer =
+        place.run(&["validate", "set", "--group-by", "^(P[0-9]+)_", "--masks", "labels:2"]).succeeds();
+    assert!(
+        answer.out.contains("groups           2") && !answer.err.contains("note"),
+        "{}{}",
+        answer.out,
+        answer.err
+    );
+    place.run(&["validate", "set", "--group-by", "^P1"]).fails(1, &["fault"]);
+}
+
+#[test]
 fn what_is_no_data_set_is_refused_with_a_reason() {
     let place = Workplace::new();
     place.write("notes.txt", "hello");

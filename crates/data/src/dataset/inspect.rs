@@ -42,6 +42,10 @@ pub struct Inspection {
     pub splits: BTreeMap<String, usize>,
     /// Ids whose images are equal pixel for pixel.
     pub duplicates: Vec<Vec<String>>,
+    /// What makes stored values a mask.
+    pub masks: String,
+    /// What should be known of the way in which the data set was read.
+    pub notes: Vec<String>,
     /// Every fault, in the order of the cases; empty for a sound data set.
     pub problems: Vec<String>,
 }
@@ -86,7 +90,7 @@ impl<'a> Seen<'a> {
     /// The cases of a source.
     fn all(source: &'a Source, rule: MaskRule, limits: &Limits) -> Result<Vec<Self>> {
         let mut seen: Vec<Self> = Vec::new();
-        let slices = Slices::open(&source.images, limits)?;
+        let slices = Slices::of(source, limits)?;
         load::visit(source, slices, rule, limits, |z, part| match part {
             Part::Image(image) => seen.push(Self::new(source, z, &image)),
             Part::Annotation(mask, _) => {
@@ -104,12 +108,13 @@ impl<'a> Seen<'a> {
 pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
     let mut problems = Vec::new();
     let dataset = Dataset::find(path, options, &mut problems)?;
+    let rule = dataset.mask_rule();
     let examined: Vec<_> = dataset
         .sources
         .par_iter()
         .map(|source| {
-            Seen::all(source, dataset.mask, &dataset.limits)
-                .map_err(|first| load::faults(source, dataset.mask, &dataset.limits, first))
+            Seen::all(source, rule, &dataset.limits)
+                .map_err(|first| load::faults(source, rule, &dataset.limits, first))
         })
         .collect::<Vec<std::result::Result<_, _>>>();
     let mut seen = Vec::new();
@@ -127,6 +132,8 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
     }
     let mut found = Inspection {
         layout: dataset.layout.to_string(),
+        masks: rule.to_string(),
+        notes: dataset.notes(),
         images: dataset.sources.len(),
         cases: seen.len(),
         ..Default::default()

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::walk::Folder;
-use super::{case_folders, lidc, nnunet};
+use super::walk::{Folder, relative};
+use super::{case_folders, image_folders, lidc, nnunet, side_by_side};
 use crate::{Error, Result};
 
 /// A way for a data set to lie on disk; `docs/dataset-format.md` shows each.
@@ -19,14 +19,25 @@ pub enum Layout {
     LidcCrops,
     /// `imagesTr/CASE_0000.ext` with `labelsTr`, `labelsTr_r2` and so on.
     NnUnet,
-    /// One folder per case with `image*` and `label*`, `mask*`, `seg*`, `gt*` or `rater*` files.
+    /// `images/NAME.ext` with `masks/NAME.ext`, or with one folder per rater.
+    ImageFolders,
+    /// `NAME.ext` with `NAME_seg01.ext` and so on in the same folder.
+    SideBySide,
+    /// One folder per case with its image or channels and `label*`, `mask*`, `seg*`, `gt*` or `rater*` files.
     CaseFolders,
 }
 
 impl Layout {
-    /// All layouts.
-    pub const ALL: [Self; 5] =
-        [Self::Manifest, Self::LidcSlices, Self::LidcCrops, Self::NnUnet, Self::CaseFolders];
+    /// All layouts, the more specific before the more general.
+    pub const ALL: [Self; 7] = [
+        Self::Manifest,
+        Self::LidcSlices,
+        Self::LidcCrops,
+        Self::NnUnet,
+        Self::ImageFolders,
+        Self::SideBySide,
+        Self::CaseFolders,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -34,6 +45,8 @@ impl Layout {
             Self::LidcSlices => "lidc-slices",
             Self::LidcCrops => "lidc-crops",
             Self::NnUnet => "nnunet",
+            Self::ImageFolders => "image-folders",
+            Self::SideBySide => "side-by-side",
             Self::CaseFolders => "case-folders",
         }
     }
@@ -44,7 +57,13 @@ impl Layout {
             Self::LidcSlices => "PATIENT/nodule-N/images/slice-K.png with mask-0/slice-K.png",
             Self::LidcCrops => "images/NAME.png with gt/NAME_l0.png",
             Self::NnUnet => "imagesTr/CASE_0000.nii.gz with labelsTr/CASE.nii.gz",
-            Self::CaseFolders => "CASE/image.png with CASE/label0.png",
+            Self::ImageFolders => {
+                "images/NAME.png with masks/NAME.png, or with rater1/NAME.png, rater2/NAME.png"
+            }
+            Self::SideBySide => "NAME.nii.gz with NAME_seg01.nii.gz",
+            Self::CaseFolders => {
+                "CASE/image.png with CASE/label0.png, or CASE/t1.nii.gz with CASE/seg01.nii.gz"
+            }
         }
     }
 
@@ -54,12 +73,14 @@ impl Layout {
             Self::LidcSlices => lidc::has_slices(root),
             Self::LidcCrops => lidc::has_crops(root),
             Self::NnUnet => nnunet::fits(root),
+            Self::ImageFolders => image_folders::fits(root),
+            Self::SideBySide => side_by_side::fits(root),
             Self::CaseFolders => case_folders::fits(root),
         }
     }
 
-    /// The one layout that a folder's content fits.
-    pub(super) fn detect(root: &Folder) -> Result<Self> {
+    /// The layout that a folder's content fits; the most specific where there are several, which is noted.
+    pub(super) fn detect(root: &Folder, notes: &mut Vec<String>) -> Result<Self> {
         // A manifest is explicit, whatever lies around it.
         if Self::Manifest.fits(root) {
             return Ok(Self::Manifest);
@@ -68,34 +89,38 @@ impl Layout {
             return Err(Error::dataset(&root.path, "holds no image files; check the path"));
         }
         let fitting: Vec<_> = Self::ALL.into_iter().filter(|layout| layout.fits(root)).collect();
-        match fitting[..] {
-            [layout] => Ok(layout),
-            [] => {
-                let looked: Vec<_> =
-                    Self::ALL.map(|layout| format!("{layout} ({})", layout.shape())).to_vec();
-                let files = root.files.iter().filter_map(|file| file.path.file_name());
-                let names = root.folders.iter().map(|folder| folder.name.clone());
-                let found: Vec<_> =
-                    names.chain(files.map(|name| name.to_string_lossy().into_owned())).collect();
-                let shown = found.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
-                Err(Error::dataset(
-                    &root.path,
-                    format!(
-                        "has no known layout; looked for {}; found {shown}{}; rearrange the files or write a manifest",
-                        looked.join(", "),
-                        if found.len() > 5 { ", …" } else { "" }
-                    ),
-                ))
-            }
-            _ => {
-                let names: Vec<_> = fitting.iter().map(ToString::to_string).collect();
-                Err(Error::dataset(
-                    &root.path,
-                    format!("fits several layouts ({}); name the right one with --layout", names.join(", ")),
-                ))
-            }
+        let Some(&taken) = fitting.first() else { return Err(unknown(root)) };
+        // LIDC's folders of images and masks are folders of images and masks, too.
+        let is_lidc = matches!(taken, Self::LidcSlices | Self::LidcCrops);
+        let others = fitting[1..].iter().filter(|&&other| !(is_lidc && other == Self::ImageFolders));
+        let others: Vec<_> = others.map(ToString::to_string).collect();
+        if !others.is_empty() {
+            notes.push(format!(
+                "the layout {taken} was taken, though {} would fit, too; --layout names another",
+                others.join(" and ")
+            ));
         }
+        Ok(taken)
     }
+}
+
+/// Says what was looked for and what is there.
+fn unknown(root: &Folder) -> Error {
+    const SHOWN: usize = 6;
+    let looked = Layout::ALL.map(|layout| format!("  {layout}: {}", layout.shape())).join("\n");
+    let files: Vec<_> = root
+        .all()
+        .into_iter()
+        .flat_map(|folder| folder.files.iter().map(|file| relative(&file.path, &root.path)))
+        .collect();
+    let shown = files.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    let more = if files.len() > SHOWN { format!(" and {} more", files.len() - SHOWN) } else { String::new() };
+    Error::dataset(
+        &root.path,
+        format!(
+            "has no known layout; found {shown}{more}; looked for\n{looked}\nrearrange the files or write a manifest (docs/dataset-format.md shows each)"
+        ),
+    )
 }
 
 /// The manifest in a folder, where there is one.

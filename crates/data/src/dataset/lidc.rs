@@ -45,7 +45,17 @@ pub(super) fn slices(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
 }
 
 pub(super) fn has_crops(root: &Folder) -> bool {
-    root.all().iter().any(|folder| folder.child("images").is_some() && folder.child("gt").is_some())
+    let is_crop = |folder: &Folder| folder.files.iter().any(|file| without_reader(&file.stem).is_some());
+    root.all().iter().any(|folder| {
+        let truths = folder.child("images").and_then(|_| folder.child("gt"));
+        truths.is_some_and(|truths| truths.all().into_iter().any(is_crop))
+    })
+}
+
+/// NAME of `NAME_l0`.
+fn without_reader(stem: &str) -> Option<&str> {
+    let (name, reader) = stem.rsplit_once("_l")?;
+    (!reader.is_empty() && reader.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
 }
 
 /// `[SPLIT/]images/[PATIENT/]NAME.png` with `[SPLIT/]gt/[PATIENT/]NAME_l0.png` and so on.
@@ -55,10 +65,8 @@ pub(super) fn crops(root: &Folder, problems: &mut Vec<Error>) -> Vec<Source> {
         let (Some(images), Some(truths)) = (outer.child("images"), outer.child("gt")) else { continue };
         let mut masks: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for file in truths.all().into_iter().flat_map(|folder| &folder.files) {
-            match file.stem.rsplit_once("_l") {
-                Some((stem, reader))
-                    if !reader.is_empty() && reader.bytes().all(|byte| byte.is_ascii_digit()) =>
-                {
+            match without_reader(&file.stem) {
+                Some(stem) => {
                     let folder =
                         file.path.parent().map_or(String::new(), |path| relative(path, &truths.path));
                     masks.entry(format!("{folder}/{stem}")).or_default().push(file.path.as_path());

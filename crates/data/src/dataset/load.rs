@@ -35,9 +35,25 @@ impl Slices {
             finite(path, &samples)?;
             channels.push(samples);
         }
-        let slices = Self { paths: paths.to_vec(), channels };
-        at_most_four(&paths[0], slices.channels())?;
-        Ok(slices)
+        Self { paths: paths.to_vec(), channels }.with_few_channels()
+    }
+
+    /// The same of a source, whose slices become channels where [`depth`] takes them for such.
+    pub(super) fn of(source: &Source, limits: &Limits) -> Result<Self> {
+        let mut slices = Self::open(&source.images, limits)?;
+        for samples in &mut slices.channels {
+            let (size, steps) = (&mut samples.size, &mut samples.steps);
+            if source.depth == 1 && size.channels == 1 && size.depth <= 4 {
+                std::mem::swap(&mut size.depth, &mut size.channels);
+                std::mem::swap(&mut steps.slice, &mut steps.channel);
+            }
+        }
+        slices.with_few_channels()
+    }
+
+    fn with_few_channels(self) -> Result<Self> {
+        at_most_four(&self.paths[0], self.channels())?;
+        Ok(self)
     }
 
     /// How many slices there are; 1 for a plain image.
@@ -136,9 +152,20 @@ pub(super) fn visit(
     Ok(())
 }
 
+/// How many slices an image's files have. A file of up to four slices whose mask has one holds channels.
+pub(super) fn depth(source: &Source, limits: &Limits) -> Result<usize> {
+    let depth = import::depth(&source.images[0], limits)?;
+    let flat_mask = || {
+        let mask = source.labels.first().map(|label| import::depth(&label.path, limits));
+        // A mask that cannot be read is told of when it is loaded.
+        mask.is_some_and(|depth| depth.is_ok_and(|depth| depth == 1))
+    };
+    Ok(if (2..=4).contains(&depth) && flat_mask() { 1 } else { depth })
+}
+
 /// Reads the case of a plain image, or the cases of a volume's slices.
 pub(super) fn cases(source: &Source, rule: MaskRule, limits: &Limits) -> Result<Vec<Case>> {
-    let slices = Slices::open(&source.images, limits)?;
+    let slices = Slices::of(source, limits)?;
     slices.claim_all()?;
     let mut cases: Vec<Case> = Vec::with_capacity(slices.len());
     visit(source, slices, rule, limits, |z, part| match part {

@@ -10,24 +10,32 @@
 //! | [`Split`] | train, validation and test, or k folds, by group |
 
 mod case_folders;
+mod group;
+mod image_folders;
 mod inspect;
 mod layout;
 mod lidc;
 mod load;
 mod manifest;
+mod mask_values;
+mod names;
 mod nnunet;
 mod packed;
+mod rater_weights;
 mod record;
+mod side_by_side;
 mod split;
 mod walk;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 
-use crate::import::{self, Limits, MaskRule};
+use crate::import::{Limits, MaskRule};
 use crate::{Case, Error, Result};
+pub use group::GroupBy;
 pub use inspect::{Inspection, inspect};
 pub use layout::Layout;
 pub use load::{Slices, read_slices};
@@ -37,12 +45,14 @@ use walk::Folder;
 pub use walk::is_image_name;
 
 /// How to read a data set; the default finds everything out by itself.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The layout, where it is not to be found by content.
     pub layout: Option<Layout>,
-    /// What makes stored values a mask, where the data set does not say so itself; binary otherwise.
+    /// What makes stored values a mask; otherwise as the data set says, else by the values that its masks hold.
     pub mask: Option<MaskRule>,
+    /// Which part of a case's id is its group, in place of the layout's own groups.
+    pub group_by: Option<GroupBy>,
     /// How large files may be.
     pub limits: Limits,
 }
@@ -129,10 +139,13 @@ pub struct Entry {
 pub struct Dataset {
     path: PathBuf,
     layout: Layout,
-    mask: MaskRule,
+    /// None where it is found by the masks' values.
+    mask: Option<MaskRule>,
+    inferred: OnceLock<(MaskRule, Option<String>)>,
     limits: Limits,
     sources: Vec<Source>,
     entries: Vec<Entry>,
+    notes: Vec<String>,
 }
 
 impl Dataset {
@@ -160,11 +173,9 @@ impl Dataset {
         if let Some(at) = problems.iter().position(|fault| !of_a_file(fault)) {
             return Err(problems.swap_remove(at));
         }
-        let loaded: Vec<Result<Vec<Case>>> = dataset
-            .sources
-            .par_iter()
-            .map(|source| load::cases(source, dataset.mask, &dataset.limits))
-            .collect();
+        let rule = dataset.mask_rule();
+        let loaded: Vec<Result<Vec<Case>>> =
+            dataset.sources.par_iter().map(|source| load::cases(source, rule, &dataset.limits)).collect();
         let (mut sources, mut cases) = (Vec::new(), Vec::new());
         for (source, loaded) in std::mem::take(&mut dataset.sources).into_iter().zip(loaded) {
             match loaded {
@@ -192,29 +203,37 @@ impl Dataset {
     }
 
     fn find(path: &Path, options: &Options, problems: &mut Vec<Error>) -> Result<Self> {
-        let (layout, mut sources, implied) = find_sources(path, options.layout, problems)?;
+        let mut notes = Vec::new();
+        let (layout, mut sources, implied) = find_sources(path, options.layout, problems, &mut notes)?;
         if sources.is_empty() && problems.is_empty() {
             return Err(Error::dataset(
                 path,
                 format!("holds no cases in the layout {layout}; check the path"),
             ));
         }
-        let depths: Vec<_> =
-            sources.par_iter().map(|source| import::depth(&source.images[0], &options.limits)).collect();
+        let depths: Vec<_> = sources.par_iter().map(|source| load::depth(source, &options.limits)).collect();
         for (source, depth) in sources.iter_mut().zip(depths) {
             match depth {
                 Ok(depth) => source.depth = depth,
                 Err(fault) => problems.push(fault),
             }
         }
+        let folder = if path.is_dir() { Some(path) } else { path.parent() };
+        rater_weights::apply(folder.unwrap_or(path), &mut sources, problems, &mut notes)?;
+        match &options.group_by {
+            Some(by) => by.apply(path, &mut sources, problems),
+            None => notes.extend(group::suspicion(&sources)),
+        }
         check(path, &sources, problems);
         Ok(Self {
             path: path.to_owned(),
             layout,
-            mask: options.mask.or(implied).unwrap_or_default(),
+            mask: options.mask.or(implied),
+            inferred: OnceLock::new(),
             limits: options.limits,
             entries: entries(&sources),
             sources,
+            notes,
         })
     }
 
@@ -228,9 +247,20 @@ impl Dataset {
         self.layout
     }
 
-    /// What makes stored values a mask.
+    /// What makes stored values a mask: as stated, else found by reading all masks when this is first asked.
     pub fn mask_rule(&self) -> MaskRule {
-        self.mask
+        self.mask.unwrap_or_else(|| self.inferred().0)
+    }
+
+    fn inferred(&self) -> &(MaskRule, Option<String>) {
+        self.inferred.get_or_init(|| mask_values::infer(&self.sources, &self.limits))
+    }
+
+    /// What a user should know of the way in which the data set was read: a layout that was chosen among
+    /// several, names that look like patients, raters without weight, masks that are not plainly binary.
+    pub fn notes(&self) -> Vec<String> {
+        let masks = self.inferred.get().and_then(|(_, note)| note.clone());
+        self.notes.iter().cloned().chain(masks).collect()
     }
 
     /// The files of each image.
@@ -256,13 +286,14 @@ impl Dataset {
     /// Reads one case. Of a volume the whole file is read: prefer [`Dataset::load`] for many slices.
     pub fn case(&self, index: usize) -> Result<Case> {
         let entry = &self.entries[index];
-        Ok(load::cases(&self.sources[entry.source], self.mask, &self.limits)?.swap_remove(entry.slice))
+        Ok(load::cases(&self.sources[entry.source], self.mask_rule(), &self.limits)?.swap_remove(entry.slice))
     }
 
     /// Reads all cases in parallel, in the order of [`Dataset::entries`] whatever the number of threads.
     pub fn load(&self) -> Result<Vec<Case>> {
+        let rule = self.mask_rule();
         let loaded: Vec<Result<Vec<Case>>> =
-            self.sources.par_iter().map(|source| load::cases(source, self.mask, &self.limits)).collect();
+            self.sources.par_iter().map(|source| load::cases(source, rule, &self.limits)).collect();
         let mut cases = Vec::with_capacity(self.len());
         // The first fault in order, so that the message does not depend on threads either.
         for source in loaded {
@@ -297,6 +328,7 @@ fn find_sources(
     path: &Path,
     layout: Option<Layout>,
     problems: &mut Vec<Error>,
+    notes: &mut Vec<String>,
 ) -> Result<(Layout, Vec<Source>, Option<MaskRule>)> {
     if !path.is_dir() {
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
@@ -320,16 +352,19 @@ fn find_sources(
     }
     let root = Folder::read(path, problems)?;
     // Where nothing is left to know a layout by, what could not be listed is the fault.
-    let layout = layout.map_or_else(|| Layout::detect(&root), Ok);
+    let layout = layout.map_or_else(|| Layout::detect(&root, notes), Ok);
     let layout = layout.map_err(|none| if problems.is_empty() { none } else { problems.swap_remove(0) })?;
     let (sources, rule) = match layout {
         Layout::Manifest => {
             return Err(Error::dataset(path, "has neither manifest.jsonl nor manifest.csv; add one"));
         }
-        Layout::LidcSlices => (lidc::slices(&root, problems), None),
-        Layout::LidcCrops => (lidc::crops(&root, problems), None),
+        // Known to be binary, so that no mask need be read to find out.
+        Layout::LidcSlices => (lidc::slices(&root, problems), Some(MaskRule::Binary)),
+        Layout::LidcCrops => (lidc::crops(&root, problems), Some(MaskRule::Binary)),
         Layout::NnUnet => nnunet::sources(&root, problems)?,
-        Layout::CaseFolders => (case_folders::sources(&root, problems), None),
+        Layout::ImageFolders => (image_folders::sources(&root, problems, notes), None),
+        Layout::SideBySide => (side_by_side::sources(&root, problems), None),
+        Layout::CaseFolders => (case_folders::sources(&root, problems, notes), None),
     };
     Ok((layout, sources, rule))
 }

@@ -225,7 +225,9 @@ impl Dataset {
         });
         let stamps = stamps.collect::<Result<Vec<_>>>()?;
         let mut hasher = blake3::Hasher::new();
-        hasher.update(self.mask.to_string().as_bytes());
+        // A rule that is found by the masks' values follows from the files.
+        let rule = self.mask.map_or_else(|| "by values".to_owned(), |rule| rule.to_string());
+        hasher.update(rule.as_bytes());
         for stamp in stamps {
             hasher.update(stamp.as_bytes());
         }

@@ -8,14 +8,18 @@ use std::path::{Path, PathBuf};
 use crate::{Error, Result};
 
 /// Files that may lie among images without being images.
-const COMPANIONS: [&str; 12] =
-    ["txt", "md", "rst", "json", "jsonl", "csv", "tsv", "toml", "xml", "yaml", "pdf", "db"];
+const COMPANIONS: [&str; 14] =
+    ["txt", "md", "rst", "json", "jsonl", "csv", "tsv", "toml", "xml", "yaml", "pdf", "db", "raw", "zraw"];
 
 /// Whether a file of this name, found in a folder of images, is taken for one: neither hidden nor a
 /// companion such as a read-me.
 pub fn is_image_name(name: &str) -> bool {
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
-    !name.starts_with('.') && !COMPANIONS.iter().any(|other| extension.eq_ignore_ascii_case(other))
+    // The samples of a MetaImage or NRRD header are read through the header.
+    let is_samples = name.to_ascii_lowercase().ends_with(".raw.gz");
+    !name.starts_with('.')
+        && !is_samples
+        && !COMPANIONS.iter().any(|other| extension.eq_ignore_ascii_case(other))
 }
 
 /// A file that is taken for an image or mask: neither hidden nor a companion such as a read-me.

@@ -51,9 +51,8 @@ impl Disagreement {
     /// Of cases that have several annotations.
     pub(super) fn of(cases: &[&Case]) -> Self {
         let all: Vec<Pairs> = cases.par_iter().map(|case| Pairs::of(case)).collect();
-        let spread = |of: fn(&Pair) -> f32| {
-            Spread::of(all.iter().flat_map(|pairs| &pairs.marked).map(of).collect())
-        };
+        let spread =
+            |of: fn(&Pair) -> f32| Spread::of(all.iter().flat_map(|pairs| &pairs.marked).map(of).collect());
         let sum = |of: fn(&Pairs) -> usize| all.iter().map(of).sum::<usize>();
         Self {
             iou: spread(|pair| pair.iou),

@@ -139,7 +139,7 @@ fn not_binary(path: &Path, value: f32, x: usize, y: usize) -> Error {
 }
 
 /// One plane of a mask file: colour is accepted where it is grey, alpha where it is opaque.
-fn grey<'a>(path: &Path, samples: &Samples, planes: &'a [f32]) -> Result<&'a [f32]> {
+pub(crate) fn grey<'a>(path: &Path, samples: &Samples, planes: &'a [f32]) -> Result<&'a [f32]> {
     let length = samples.size.width * samples.size.height;
     let (first, others) = planes.split_at(length);
     let (colours, alpha) = match samples.size.channels {

@@ -4,11 +4,14 @@
 //!
 //! | file | formats |
 //! |---|---|
+//! | `headed` | MetaImage and NRRD, 2-D or 3-D |
 //! | [`nifti`] | NIfTI-1, plain or gzipped, 2-D or 3-D |
 //! | `npy`, `npz` | NumPy arrays; never pickles |
-//! | `raster` | PNG, TIFF, JPEG |
+//! | `raster`, `float_tiff` | PNG, TIFF, JPEG |
 //! | `mask` | what makes stored values a mask: [`MaskRule`] |
 
+mod float_tiff;
+pub(crate) mod headed;
 pub(crate) mod mask;
 pub mod nifti;
 mod npy;
@@ -115,6 +118,7 @@ pub(crate) enum Format {
     Npy,
     Npz,
     Nifti,
+    Headed(headed::Kind),
 }
 
 /// Tells the format by content: names lie more often than first bytes do.
@@ -148,7 +152,12 @@ pub(crate) fn identify(path: &Path) -> Result<Format> {
         head if head.get(128..132) == Some(b"DICM") => {
             refuse("is a DICOM file; convert the series to NIfTI (for example with dcm2niix) or PNG")
         }
-        _ => refuse("is none of PNG, TIFF, JPEG, NPY, NPZ, NIfTI-1; convert it to one of these"),
+        head => match headed::Kind::identify(head) {
+            Some(kind) => Ok(Format::Headed(kind)),
+            None => refuse(
+                "is none of PNG, TIFF, JPEG, NPY, NPZ, NIfTI-1, MetaImage, NRRD; convert it to one of these",
+            ),
+        },
     }
 }
 
@@ -161,14 +170,34 @@ pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
         Format::Npy => npy::read(path, limits),
         Format::Npz => npz::read(path, limits),
         Format::Nifti => nifti::read(path, limits),
+        Format::Headed(kind) => headed::read(path, kind, limits),
     }
 }
 
-/// How many slices a file holds: those of a NIfTI volume, otherwise 1. Reads no more than a header.
+/// How many slices a file holds: those of a volume, otherwise 1. Reads no more than a header.
 pub(crate) fn depth(path: &Path, limits: &Limits) -> Result<usize> {
     match identify(path)? {
         Format::Nifti => Ok(nifti::read_header(path, limits)?.depth()),
+        Format::Headed(kind) => Ok(headed::Header::read(path, kind, limits)?.depth()),
         _ => Ok(1),
+    }
+}
+
+/// Refuses masks that are not one for each slice of a volume, of its size.
+fn one_mask_per_slice(path: &Path, size: Size, slices: &[Mask]) -> Result<()> {
+    let Size { width, height, depth, .. } = size;
+    if slices.len() != depth {
+        return Err(Error::mismatch(
+            path.display(),
+            format!("{} masks for a volume of {depth} slices; give one per slice", slices.len()),
+        ));
+    }
+    match slices.iter().find(|mask| (mask.width(), mask.height()) != (width, height)) {
+        None => Ok(()),
+        Some(mask) => Err(Error::mismatch(
+            path.display(),
+            format!("a mask of {}x{} for slices of {width}x{height}", mask.width(), mask.height()),
+        )),
     }
 }
 

@@ -9,15 +9,15 @@ use image::codecs::{jpeg::JpegDecoder, png::PngDecoder, tiff::TiffDecoder};
 use image::{ImageDecoder, ImageError};
 
 use super::sample::{Sample, Steps};
-use super::{Limits, Samples, Size};
+use super::{Limits, Samples, Size, float_tiff};
 use crate::memory::reserved;
 use crate::{Error, Result};
 
-struct Source<'a> {
-    path: &'a Path,
-    stored: u64,
+pub(super) struct Source<'a> {
+    pub path: &'a Path,
+    pub stored: u64,
     kind: &'static str,
-    limits: &'a Limits,
+    pub limits: &'a Limits,
 }
 
 impl<'a> Source<'a> {
@@ -40,7 +40,7 @@ impl<'a> Source<'a> {
         limits
     }
 
-    fn broken(&self, cause: impl std::fmt::Display) -> Error {
+    pub fn broken(&self, cause: impl std::fmt::Display) -> Error {
         Error::file(
             self.path,
             format!("cannot be read as {}: {cause}; export the file again or remove it", self.kind),
@@ -101,9 +101,12 @@ pub(super) fn read_jpeg(path: &Path, limits: &Limits) -> Result<Samples> {
 
 pub(super) fn read_tiff(path: &Path, limits: &Limits) -> Result<Samples> {
     let (source, mut reader) = Source::open(path, "TIFF", limits)?;
-    let pages = tiff::decoder::Decoder::new(&mut reader).map_err(|e| source.broken(e))?;
+    let mut pages = tiff::decoder::Decoder::new(&mut reader).map_err(|e| source.broken(e))?;
     if pages.more_images() {
         return Err(Error::file(path, "has several pages; save one file per page, or a volume as NIfTI"));
+    }
+    if float_tiff::is_needed(&mut pages) {
+        return float_tiff::read(&source, pages);
     }
     reader.rewind().map_err(|e| Error::io(path, e))?;
     let mut decoder = TiffDecoder::new(reader).map_err(|e| source.refused(e))?;

@@ -40,6 +40,11 @@ fn sound() -> Vec<Vec<u8>> {
         make::nifti_bytes([2, 3, 2], &voxels),
         make::gzip(&make::nifti_bytes([4, 3, 1], &voxels)),
     ];
+    for name in crate::formats::volumes(folder.path()) {
+        // A header whose samples lie elsewhere is only a header here.
+        files.push(fs::read(folder.path().join(name)).unwrap());
+    }
+    files.push(crate::formats::tiff(2, 32, 3, &[0, 0, 128, 63, 0, 0, 0, 0]));
     for name in ["a.png", "a.tiff", "a.jpg"] {
         make::png(folder.path().join(name), 4, &voxels);
         files.push(fs::read(folder.path().join(name)).unwrap());
@@ -52,7 +57,7 @@ proptest! {
 
     #[test]
     fn damaged_files(
-        kind in 0..8usize,
+        kind in 0..19usize,
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in proptest::option::of(any::<prop::sample::Index>()),
     ) {
@@ -69,9 +74,9 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_headers(start in 0..6usize, tail in proptest::collection::vec(any::<u8>(), 0..600)) {
+    fn arbitrary_headers(start in 0..8usize, tail in proptest::collection::vec(any::<u8>(), 0..600)) {
         let folder = tempfile::tempdir().unwrap();
-        let starts: [&[u8]; 6] = [b"\x93NUMPY\x01\x00", b"\x5c\x01\x00\x00", b"\x00\x00\x01\x5c", b"PK\x03\x04", b"\x1f\x8b\x08", b""];
+        let starts: [&[u8]; 8] = [b"ObjectType = Image\nNDims = 2\n", b"NRRD0004\n",b"\x93NUMPY\x01\x00", b"\x5c\x01\x00\x00", b"\x00\x00\x01\x5c", b"PK\x03\x04", b"\x1f\x8b\x08", b""];
         survives(folder.path(), &[starts[start], &tail].concat())?;
     }
 

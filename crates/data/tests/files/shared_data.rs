@@ -180,15 +180,24 @@ fn real_volume(folder: &Path) {
 }
 
 fn dirty_masks(folder: &Path) {
-    let plain = inspect(folder, &Options::default()).unwrap();
-    assert_eq!((plain.layout.as_str(), plain.images), ("case-folders", 28));
+    // By their values they are soft masks; stated to be binary they are refused.
+    let found = inspect(folder, &Options::default()).unwrap();
+    assert_eq!(
+        (found.layout.as_str(), found.images, found.is_sound()),
+        ("case-folders", 28, true),
+        "{found:?}"
+    );
+    assert_eq!(found.masks, "threshold:127.5");
+    assert!(found.notes.iter().any(|note| note.contains("soft masks")), "{:?}", found.notes);
+    let binary = Options { mask: Some(MaskRule::Binary), ..Default::default() };
     assert!(
-        plain
+        inspect(folder, &binary)
+            .unwrap()
             .problems
             .iter()
             .any(|problem| problem.contains("not a binary mask") && problem.contains("label"))
     );
-    let message = Dataset::open(folder, &Options::default()).unwrap().load().unwrap_err().to_string();
+    let message = Dataset::open(folder, &binary).unwrap().load().unwrap_err().to_string();
     assert!(message.contains("threshold"), "{message}");
     let options = Options { mask: Some(MaskRule::Threshold(128.0)), ..Default::default() };
     let cases = Dataset::open(folder, &options).unwrap().load().unwrap();

@@ -21,7 +21,12 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ("data.layout", "how a data set's files are arranged, empty to find out by content", ""),
     (
         "data.masks",
-        "what makes stored values a mask: `binary`, `threshold:VALUE` or `labels:COUNT`; empty for what the data set says",
+        "what makes stored values a mask: `binary`, `threshold:VALUE` or `labels:COUNT`; empty for what the data set says, else by the values of its masks",
+        "",
+    ),
+    (
+        "data.group_by",
+        "regular expression: what its first capture group, else all of it, matches of a case's id is the group that no split tears apart (`--group-by`); empty for the data set's own groups",
         "",
     ),
     (

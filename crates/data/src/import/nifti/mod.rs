@@ -90,24 +90,7 @@ pub(super) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
 /// Writes masks as one NIfTI-1 file of 8-bit labels (0 background, 1 the first class, …) in the
 /// geometry of `like`, gzipped where the name ends in `.gz`. One mask per slice, in their order.
 pub fn write_masks(path: &Path, like: &Header, slices: &[Mask]) -> Result<()> {
-    if slices.len() != like.depth() {
-        return Err(Error::mismatch(
-            path.display(),
-            format!("{} masks for a volume of {} slices; give one per slice", slices.len(), like.depth()),
-        ));
-    }
-    if let Some(mask) = slices.iter().find(|m| (m.width(), m.height()) != (like.width(), like.height())) {
-        return Err(Error::mismatch(
-            path.display(),
-            format!(
-                "a mask of {}x{} for slices of {}x{}",
-                mask.width(),
-                mask.height(),
-                like.width(),
-                like.height()
-            ),
-        ));
-    }
+    super::one_mask_per_slice(path, like.size, slices)?;
     let write = |out: &mut dyn Write| {
         out.write_all(&like.for_labels())?;
         slices.iter().try_for_each(|mask| out.write_all(&mask.labels()))
