@@ -154,10 +154,19 @@ fn a_run_that_is_marked_as_read_only_is_scored_and_left_alone() {
 #[test]
 fn memory_that_is_too_small_is_told() {
     let place = Workplace::with_recipe();
-    // 600 MB of addresses hold the program; the first activations of such a batch take more.
-    let recipe = "--set data.size=128 --set data.train_count=128 --set train.batch=128 --set 'model.channels=[64, 64]'";
-    let limited = format!("ulimit -v 600000; exec \"$0\" train tiny.toml --out large {recipe} --device cpu");
-    if let Some(answer) = script(&place, &["bash"], &limited) {
-        answer.fails(2, &["needs 4.0 GiB of memory", "MiB more were asked for", "smaller batch"]);
+    // 600 MB of addresses hold the program. What a large batch needs at the least is known before the first
+    // step; a smaller one is begun, and its step then asks for more than there is.
+    for (batch, parts) in [
+        (128, &["train.batch (128 images of 128x128)", "needs 4.0 GiB of memory", "are free"]),
+        (8, &["out of memory", "MiB more were asked for", "smaller batch"]),
+    ] {
+        let recipe = format!(
+            "--set data.size=128 --set data.train_count=128 --set train.batch={batch} --set 'model.channels=[64, 64]'"
+        );
+        let limited =
+            format!("ulimit -v 600000; exec \"$0\" train tiny.toml --out run-{batch} {recipe} --device cpu");
+        if let Some(answer) = script(&place, &["bash"], &limited) {
+            answer.fails(2, parts);
+        }
     }
 }

@@ -110,7 +110,8 @@ impl Recipe {
             return Err(Error::recipe("model.channels", reason));
         }
         if let Normalisation::Range { low, high } = self.data.normalise
-            && let Some(value) = [low, high].into_iter().find(|value| !(value.abs() <= MOST_PIXEL))
+            && let Some(value) =
+                [low, high].into_iter().find(|value| !(-MOST_PIXEL..=MOST_PIXEL).contains(value))
         {
             let reason = format!("{value} is outside -{MOST_PIXEL:e} to {MOST_PIXEL:e}");
             return Err(Error::recipe("data.normalise", reason));
