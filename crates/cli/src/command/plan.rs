@@ -12,8 +12,8 @@ use multivalued_engine::Device;
 use super::options::Loading;
 use crate::columns::two_columns;
 use crate::device::DeviceChoice;
+use crate::document::Document;
 use crate::exit::{Failure, Outcome};
-use crate::folder;
 use crate::run::cases::{tell_notes, tell_skipped};
 use crate::run::progress::clock;
 use crate::terminal::{complain, complain_lines, say_quoted};
@@ -34,22 +34,19 @@ pub struct PlanCommand {
     /// What will compute: auto, cpu or cuda:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
-    /// Write the recipe to this file instead
+    /// Write the recipe to this file instead; - is standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 impl PlanCommand {
     pub fn run(&self) -> Outcome {
+        let out = self.out.as_deref().map(Document::named).transpose()?;
         let device = self.device.open(Recipe::default().train.precision)?;
         let data = data_of(&self.data, &self.loading)?;
         let plan = planned(&data, self.minutes, &device)?;
-        match &self.out {
-            Some(out) => {
-                folder::write(out, plan.to_toml().as_bytes())?;
-                complain(&format!("recipe: {}", out.display()));
-                Ok(())
-            }
+        match out {
+            Some(out) => out.write(plan.to_toml().as_bytes()),
             None => say_quoted(plan.to_toml().trim_end()),
         }
     }

@@ -188,10 +188,11 @@ impl RunFolder {
 
     /// Refuses a folder that holds a link where a file is written, before the work whose result it shall hold.
     fn refuse_links(&self) -> Outcome {
-        let own = [self.recipe(), self.log(), self.coverage(), self.report(), self.page()];
+        let [recipe, log] = [self.recipe(), self.log()];
+        let judged = [self.coverage(), self.report(), self.page(), self.fingerprint(), self.verdict()];
         let folders = [self.sheets(), self.events()];
         let sheets = SHEETS.map(|name| self.sheet(name));
-        for path in own.iter().chain(&folders).chain(&sheets) {
+        for path in [&recipe, &log].into_iter().chain(&judged).chain(&folders).chain(&sheets) {
             files::refuse_link(path)?;
         }
         checkpoint::refuse_links(&self.last())?;

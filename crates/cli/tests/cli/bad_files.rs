@@ -171,7 +171,7 @@ fn sound_cases(place: &Workplace, count: u8) {
 #[test]
 fn a_bad_image_is_named_by_whoever_reads_it() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let bad = bad_files(&place);
     sound_cases(&place, 10);
     let mask: Vec<u8> = (0..=255).map(|at| if at < 50 { 255 } else { 0 }).collect();
@@ -201,7 +201,7 @@ fn a_bad_image_is_named_by_whoever_reads_it() {
 
     // Only where it is asked for are they left out, and then by name, to the reader of the page too.
     let count = format!("{} images were skipped", bad.len());
-    let said = place.train("skipping", &["--data", "set", "--skip-bad"]).succeeds();
+    let said = place.train("skipping", &["--data", "set", "--skip-bad"]).trained();
     assert!(said.err.contains(&count) && said.err.contains("case-00/image.png: is empty"), "{}", said.err);
     let page = std::fs::read_to_string(place.path("skipping/report.html")).unwrap();
     assert!(page.contains("could not be used") && page.contains("case-00/image.png"));
@@ -258,7 +258,7 @@ fn bad_masks_are_listed_and_not_trained_on() {
         assert!(listed.contains(part), "{listed}\nlacks {part}");
     }
     place.train("run", &["--data", "set"]).fails(2, &["label0"]);
-    let said = place.train("run2", &["--data", "set", "--skip-bad"]).succeeds();
+    let said = place.train("run2", &["--data", "set", "--skip-bad"]).trained();
     assert!(said.err.contains("6 images were skipped"), "{}", said.err);
     // What is wrong with the data set as a whole is not skipped.
     place.png("set/bare/image.png", 16, &image);
@@ -360,7 +360,7 @@ fn manifests_with_faults_name_their_lines() {
 #[test]
 fn pipes_and_devices_are_no_files() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let made = std::process::Command::new("mkfifo").arg(place.path("pipe.png")).status();
     if made.is_ok_and(|status| status.success()) {
         place.run(&["predict", "run", "pipe.png", "--out", "x"]).fails(2, &["pipe.png", "is no file"]);

@@ -23,7 +23,7 @@ fn refused(place: &Workplace, file: &str, change: impl FnOnce(&mut Vec<u8>), par
 #[test]
 fn what_is_no_whole_checkpoint_of_this_run_is_refused() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     for file in ["last/model.safetensors", "last/optimiser.safetensors", "best/model.safetensors"] {
         let name = file.split('/').next_back().unwrap();
         refused(&place, file, |bytes| bytes.truncate(bytes.len() / 2), &[name]);
@@ -48,7 +48,7 @@ fn what_is_no_whole_checkpoint_of_this_run_is_refused() {
         refused(&place, file, newer, &["999"]);
     }
     // All is well again.
-    place.run(&["train", "--resume", "--out", "run"]).succeeds();
+    place.run(&["train", "--resume", "--out", "run"]).trained();
     for file in ["model.safetensors", "state.json"] {
         let (away, path) = (place.path("away"), place.path("run/last").join(file));
         fs::rename(&path, &away).unwrap();
@@ -109,7 +109,7 @@ fn a_model_whose_tensors_are_not_the_recipes_is_refused() {
         }),
     ];
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let whole = ["model.safetensors", "state.json"].map(|file| {
         let path = place.path("run/best").join(file);
         (path.clone(), fs::read(path).unwrap())
@@ -140,8 +140,8 @@ fn a_model_whose_tensors_are_not_the_recipes_is_refused() {
 #[test]
 fn a_checkpoint_of_another_model_is_refused() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
-    place.train("other", &["--set", "model.channels=[4, 16]"]).succeeds();
+    place.train("run", &[]).trained();
+    place.train("other", &["--set", "model.channels=[4, 16]"]).trained();
     for part in ["last", "best"] {
         fs::remove_dir_all(place.path("run").join(part)).unwrap();
         fs::rename(place.path("other").join(part), place.path("run").join(part)).unwrap();
@@ -153,7 +153,7 @@ fn a_checkpoint_of_another_model_is_refused() {
 #[test]
 fn damaged_files_of_a_run_are_named() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     place.run(&["calibrate", "run", "--coverage", "0.6"]).succeeds();
     place.png("image.png", 16, &[7; 256]);
     let predict = &["predict", "run", "image.png", "--coverage", "0.6", "--out", "x"][..];

@@ -91,7 +91,7 @@ fn a_disk_that_is_really_full_leaves_the_old_checkpoint_intact() {
 #[test]
 fn a_full_disk_is_told_by_every_command_that_writes() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     place.png("image.png", 16, &[7; 256]);
     let text = r#"mkdir -p disk && mount -t tmpfs -o size=48k none disk || exit 99
         head -c 48k /dev/zero > disk/full 2>/dev/null
@@ -108,7 +108,7 @@ fn a_full_disk_is_told_by_every_command_that_writes() {
 #[test]
 fn a_disk_that_is_read_only_is_refused_before_the_work() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     place.png("image.png", 16, &[7; 256]);
     let text = r#"mkdir -p disk && mount -t tmpfs none disk && cp -r run disk/run && mount -o remount,ro disk || exit 99
         for command in "generate shapes --out disk/set" "train tiny.toml --out disk/new" \
@@ -132,7 +132,7 @@ fn a_disk_that_is_read_only_is_refused_before_the_work() {
 fn a_run_that_is_marked_as_read_only_is_scored_and_left_alone() {
     use std::os::unix::fs::PermissionsExt;
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let files = || {
         let mut files: Vec<_> = fs::read_dir(place.path("run")).unwrap().map(|f| f.unwrap().path()).collect();
         files.sort();

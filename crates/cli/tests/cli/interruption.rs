@@ -46,7 +46,7 @@ fn results(place: &Workplace, run: &str) -> Vec<Vec<u8>> {
 fn killed_and_resumed(kills: u32) {
     let place = Workplace::with_recipe();
     let steps = format!("train.steps={}", 20 * kills);
-    place.train("whole", &["--save-every", "0", "--set", &steps]).succeeds();
+    place.train("whole", &["--save-every", "0", "--set", &steps]).trained();
     let arguments = ["train", "tiny.toml", "--out", "torn", "--save-every", "0", "--set", &steps, "--resume"];
     let mut random: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut alive = 0;
@@ -64,7 +64,7 @@ fn killed_and_resumed(kills: u32) {
     }
     // Only a machine that is very busy lets the training end earlier.
     assert!(alive > kills / 3, "only {alive} of {kills} kills met a living process");
-    place.run(&arguments).succeeds();
+    place.run(&arguments).trained();
     assert_eq!(results(&place, "torn"), results(&place, "whole"), "the same to the bit after {kills} kills");
 }
 
@@ -82,7 +82,7 @@ fn a_training_killed_a_hundred_times_ends_the_same() {
 #[test]
 fn a_signal_ends_the_training_after_its_step_with_a_checkpoint() {
     let place = Workplace::with_recipe();
-    place.train("whole", &["--set", "train.steps=400"]).succeeds();
+    place.train("whole", &["--set", "train.steps=400"]).trained();
     let arguments = ["train", "tiny.toml", "--set", "train.steps=400", "--out", "run"];
     for (signal, more) in
         [("-TERM", &[][..]), ("-INT", &["--resume"]), ("-USR1", &["--resume"]), ("-HUP", &["--resume"])]
@@ -101,7 +101,7 @@ fn a_signal_ends_the_training_after_its_step_with_a_checkpoint() {
     place
         .run(&["train", "tiny.toml", "--set", "train.steps=401", "--resume", "--out", "run"])
         .fails(2, &["another recipe", "train.steps = 400 is now 401"]);
-    place.run(&["train", "--resume", "--out", "run"]).succeeds();
+    place.run(&["train", "--resume", "--out", "run"]).trained();
     assert_eq!(results(&place, "run"), results(&place, "whole"));
 }
 

@@ -11,13 +11,15 @@ use std::time::{Duration, Instant};
 use crate::workplace::{Answer, Workplace};
 
 /// Every name inside of a run that some command writes.
-const WRITTEN: [&str; 18] = [
+const WRITTEN: [&str; 20] = [
     "run.lock",
     "recipe.toml",
     "log.jsonl",
     "report.json",
     "report.html",
     "coverage.json",
+    "fingerprint.json",
+    "verdict.json",
     "tensorboard",
     "sheets",
     "sheets/examples.png",
@@ -73,7 +75,7 @@ fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn nothing_is_written_through_a_link_that_was_planted_in_a_run() {
     let place = Workplace::with_recipe();
-    place.train("made", &[]).succeeds();
+    place.train("made", &[]).trained();
     place.run(&["calibrate", "made"]).succeeds();
     place.run(&["inspect", "made"]).succeeds();
     for name in WRITTEN {
@@ -121,7 +123,7 @@ fn a_new_training_refuses_a_folder_with_links_and_takes_a_link_as_its_folder() {
     }
     fs::create_dir(place.path("disk")).unwrap();
     symlink("disk", place.path("run")).unwrap();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     assert!(place.path("disk/best/state.json").is_file() && place.path("run").is_symlink());
     // A second name of the lock would be written to as well.
     place.write("precious", "mine");
@@ -134,7 +136,7 @@ fn a_new_training_refuses_a_folder_with_links_and_takes_a_link_as_its_folder() {
 #[test]
 fn folders_that_are_named_may_be_links_and_what_is_made_inside_may_not() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     place.png("image.png", 16, &[7; 256]);
     for folder in ["far", "elsewhere"] {
         fs::create_dir(place.path(folder)).unwrap();
@@ -188,7 +190,7 @@ fn fifo(path: &Path) {
 #[test]
 fn a_document_goes_to_what_the_user_named_and_leaves_it_what_it_was() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let is_report = |bytes: &[u8]| {
         let report: serde_json::Value = serde_json::from_slice(bytes).unwrap();
         assert_eq!(report["format"], "multivalued-report");
@@ -242,7 +244,7 @@ fn a_document_goes_to_what_the_user_named_and_leaves_it_what_it_was() {
 #[test]
 fn devices_and_pipes_in_place_of_a_runs_files_are_refused_and_not_waited_for() {
     let place = Workplace::with_recipe();
-    place.train("made", &[]).succeeds();
+    place.train("made", &[]).trained();
     for name in ["run.lock", "log.jsonl", "recipe.toml", "last/state.json", "last/model.safetensors"] {
         let _ = fs::remove_dir_all(place.path("run"));
         let copied = Command::new("cp").arg("-r").args([place.path("made"), place.path("run")]).status();
@@ -267,7 +269,7 @@ fn states(place: &Workplace, change: impl FnOnce(&mut serde_json::Value)) {
 #[test]
 fn only_a_checkpoints_own_files_are_opened() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let whole = fs::read(place.path("run/best/state.json")).unwrap();
     fifo(&place.path("run/best/pipe"));
     let huge = "0".repeat(64);

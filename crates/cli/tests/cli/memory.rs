@@ -84,7 +84,7 @@ fn a_volume_is_validated_in_three_times_its_size() {
 #[test]
 fn a_volume_is_predicted_in_three_times_its_size() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let size = [128, 128, 1600];
     place.write("small.nii.gz", volume([128, 128, 16]));
     place.write("large.nii.gz", volume(size));
@@ -100,7 +100,7 @@ fn a_volume_is_predicted_in_three_times_its_size() {
 #[test]
 fn a_volume_beyond_the_address_space_is_refused_with_a_sentence() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let size = [512, 512, 2048];
     data_set(&place, "large", size);
     let stored = std::fs::metadata(place.path("large/image.nii.gz")).unwrap().len();
@@ -123,7 +123,7 @@ fn a_volume_beyond_the_address_space_is_refused_with_a_sentence() {
 #[test]
 fn images_of_every_format_beyond_the_address_space_are_refused_with_a_sentence() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let side = 8_000;
     let pixels = vec![0; side * side];
     place.png("image.png", side as u32, &pixels);

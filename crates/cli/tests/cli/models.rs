@@ -18,7 +18,7 @@ const PROBABILISTIC: [&str; 6] = [
 #[test]
 fn a_baseline_is_trained_scored_predicted_and_resumed_like_the_method() {
     let place = Workplace::with_recipe();
-    let said = place.train("prob", &PROBABILISTIC).succeeds();
+    let said = place.train("prob", &PROBABILISTIC).trained();
     assert!(said.err.contains("divergence") && !said.err.contains("codes"), "{}", said.err);
     for part in
         ["ged_4", "ged_16", "ged_32", "ged_50", "ged_100", "ged_limit", "GED from n draws is too high"]
@@ -34,19 +34,19 @@ fn a_baseline_is_trained_scored_predicted_and_resumed_like_the_method() {
 
     // Interrupted in the middle and taken up again it is the same run.
     let halves = [&PROBABILISTIC[..], &["--save-every", "0"]].concat();
-    place.train("again", &halves).succeeds();
+    place.train("again", &halves).trained();
     let model = |run: &str| fs::read(place.path(run).join("last/model.safetensors")).unwrap();
     assert_eq!(model("prob"), model("again"));
-    place.run(&["train", "--resume", "--out", "prob"]).succeeds();
+    place.run(&["train", "--resume", "--out", "prob"]).trained();
     let said = place.run(&["inspect", "prob"]).succeeds().out;
     assert!(said.contains("Probabilistic U-Net, 20 samples"), "{said}");
 
-    place.train("unet", &["--set", "method.kind=unet"]).succeeds();
+    place.train("unet", &["--set", "method.kind=unet"]).trained();
     let scores = Report::read(&place.path("unet/report.json")).unwrap().summary.scores;
     assert_eq!((scores.n_x, scores.ged_limit), (1.0, scores.ged_exact));
     place.train("x", &["--set", "method.kind=vnet"]).fails(2, &["method.kind", "probabilistic-unet"]);
 
-    place.train("own", &[]).succeeds();
+    place.train("own", &[]).trained();
     let table = place.run(&["compare", "own", "prob", "unet", "--figures", "figures"]).succeeds().out;
     assert!(table.contains("ged_limit") && table.contains("method.kind"), "{table}");
     let figure = |name: &str| fs::read_to_string(place.path("figures").join(name)).unwrap();
@@ -77,7 +77,7 @@ fn a_model_is_handed_on_and_taken_in_place_of_a_run() {
     place
         .run(&["generate", "shapes", "--size", "16", "--count", "train=24,test=6", "--out", "set"])
         .succeeds();
-    place.train("run", &["--data", "set"]).succeeds();
+    place.train("run", &["--data", "set"]).trained();
     place.run(&["calibrate", "run", "--coverage", "0.6"]).succeeds();
     place.run(&["export", "run", "--out", "x"]).fails(2, &["--attribution", "licence"]);
     let export = ["export", "run", "--out", "models/mine", "--attribution", "Nobody's, CC0"];
@@ -112,7 +112,7 @@ fn a_model_is_handed_on_and_taken_in_place_of_a_run() {
     place.run(&["train", "--resume", "--out", "models/mine"]).fails(2, &["models/mine", "handed on"]);
 
     // A synthetic task needs no attribution, and a model of it scores itself without touching its folder.
-    place.train("task", &[]).succeeds();
+    place.train("task", &[]).trained();
     place.run(&["export", "task", "--out", "models/task"]).succeeds();
     place.run(&["evaluate", "models/task"]).succeeds();
     assert!(!place.path("models/task/report.html").exists());
@@ -130,7 +130,7 @@ fn several_views_of_an_image_are_averaged_where_they_are_asked_for() {
     // Steps enough for outputs that are not all empty.
     let once = ["augment.flip_horizontal=0.5", "augment.rotation=10", "train.steps=200"];
     let once: Vec<&str> = once.iter().flat_map(|change| ["--set", *change]).collect();
-    place.train("run", &once).succeeds();
+    place.train("run", &once).trained();
     let report = || fs::read(place.path("run/report.json")).unwrap();
     let own = report();
     let ged = |json: &str| Report::read(&place.path(json)).unwrap().summary.scores.ged_exact;
@@ -146,7 +146,7 @@ fn several_views_of_an_image_are_averaged_where_they_are_asked_for() {
     place.run(&["predict", "run", "set/images", "--out", "once"]).succeeds();
     place.run(&["predict", "run", "set/images", "--views", "8", "--out", "asked"]).succeeds();
     // A run that was told so looks eight times by itself.
-    place.train("eight", &[&once[..], &["--set", "predict.views=8"]].concat()).succeeds();
+    place.train("eight", &[&once[..], &["--set", "predict.views=8"]].concat()).trained();
     place.run(&["predict", "eight", "set/images", "--out", "told"]).succeeds();
     let said = |out: &str| {
         let text = fs::read(place.path(out).join("shapes-test-00000/prediction.json")).unwrap();
@@ -155,6 +155,6 @@ fn several_views_of_an_image_are_averaged_where_they_are_asked_for() {
     assert_eq!(said("asked"), said("told"));
     assert_ne!(said("asked"), said("once"));
 
-    place.train("unet", &["--set", "method.kind=unet"]).succeeds();
+    place.train("unet", &["--set", "method.kind=unet"]).trained();
     place.run(&["evaluate", "unet", "--views", "2"]).fails(2, &["predict.views", "baseline"]);
 }

@@ -30,7 +30,7 @@ fn odd_names_of_cases_work_from_training_to_prediction() {
         place.png(&format!("images/{name}.png"), 16, &pixels);
     }
     place.run(&["validate", "my set"]).succeeds();
-    place.train("my run", &["--data", "my set"]).succeeds();
+    place.train("my run", &["--data", "my set"]).trained();
     place.run(&["evaluate", "my run", "--data", "my set"]).succeeds();
     place.run(&["inspect", "my run"]).succeeds();
     place.run(&["predict", "my run", "images", "--out", "said"]).succeeds();
@@ -47,7 +47,7 @@ fn odd_names_of_cases_work_from_training_to_prediction() {
 #[test]
 fn names_that_are_no_text_are_told_or_work() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     place.png("set/a/image.png", 16, &[7; 256]);
     place.png("set/a/label0.png", 16, &[0; 256]);
     let odd = OsStr::from_bytes(b"b\xff.png");
@@ -68,7 +68,7 @@ fn names_that_are_no_text_are_told_or_work() {
 #[test]
 fn names_that_are_too_long_and_links_that_lead_nowhere_are_told() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let long = "a".repeat(300);
     for arguments in [
         &["validate", long.as_str()][..],
@@ -121,7 +121,7 @@ fn links_into_each_other_do_not_multiply_the_work() {
 #[test]
 fn a_file_in_the_place_of_a_folder_is_told_and_the_other_way_round() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     place.write("file", "x");
     fs::create_dir(place.path("folder")).unwrap();
     for (arguments, part) in [

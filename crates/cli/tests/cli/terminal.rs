@@ -66,7 +66,7 @@ fn what_files_hold_never_steers_the_terminal() {
     place.run(&["validate", "keys.jsonl"]).fails(1, &[]).shows_harmlessly("forged");
     place.write("gone.jsonl", format!("{{\"id\":\"x\",\"image\":{name},\"labels\":\"m.png\"}}\n"));
     place.run(&["validate", "gone.jsonl"]).fails(1, &[]).shows_harmlessly(SHOWN);
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     for entries in [&[(HOSTILE, b"x".as_slice())][..], &[(HOSTILE, b"x"), ("b", b"y")]] {
         place.write("archive.npz", zip(entries));
         place.run(&["predict", "run", "archive.npz"]).fails(2, &["archive.npz"]).shows_harmlessly("forged");
@@ -121,7 +121,7 @@ fn tables_keep_their_columns() {
     fs::write(place.path("set/manifest.jsonl"), in_pairs.join("\n")).unwrap();
     let long = "a-run-whose-name-says-everything-that-is-known-about-it-and-some-more";
     let runs: Vec<String> = (0..5).map(|at| format!("{long}-{at}")).collect();
-    place.train(&runs[0], &["--data", "set"]).succeeds();
+    place.train(&runs[0], &["--data", "set"]).trained();
     for (at, run) in runs.iter().enumerate().skip(1) {
         std::process::Command::new("cp")
             .arg("-r")

@@ -10,7 +10,7 @@ use crate::workplace::Workplace;
 #[test]
 fn a_run_leaves_everything_that_its_page_promises() {
     let place = Workplace::with_recipe();
-    let said = place.train("run", &["--seed", "3"]).succeeds();
+    let said = place.train("run", &["--seed", "3"]).trained();
     assert!(
         said.out.contains("ged_exact") && said.out.contains("report page: run/report.html"),
         "{}",
@@ -37,7 +37,7 @@ fn a_run_leaves_everything_that_its_page_promises() {
     // Plain lines where nobody watches on a terminal, without control characters.
     assert!(said.err.contains("epoch 2/10 · step 8/40") && !said.err.contains('\u{1b}'), "{}", said.err);
     // The recipe in the run gives the same run.
-    place.run(&["train", "run/recipe.toml", "--out", "again"]).succeeds();
+    place.run(&["train", "run/recipe.toml", "--out", "again"]).trained();
     let model = |run: &str| fs::read(place.path(run).join("best/model.safetensors")).unwrap();
     assert_eq!(model("run"), model("again"));
     place.train("run", &[]).fails(2, &["holds a run already", "--resume"]);
@@ -46,8 +46,8 @@ fn a_run_leaves_everything_that_its_page_promises() {
 #[test]
 fn a_run_is_evaluated_compared_and_looked_into() {
     let place = Workplace::with_recipe();
-    place.train("one", &[]).succeeds();
-    place.train("two", &["--set", "train.steps=8"]).succeeds();
+    place.train("one", &[]).trained();
+    place.train("two", &["--set", "train.steps=8"]).trained();
     let before = fs::read(place.path("one/report.json")).unwrap();
     place.run(&["evaluate", "one", "--json", "copy.json", "--html", "copy.html"]).succeeds();
     assert_eq!(fs::read(place.path("one/report.json")).unwrap(), before, "the same scores come out again");
@@ -76,7 +76,7 @@ fn a_folder_of_files_is_split_trained_on_and_scored_against_its_truth() {
     place
         .run(&["generate", "shapes", "--size", "16", "--count", "train=24,test=6", "--out", "set"])
         .succeeds();
-    place.train("run", &["--data", "set", "--set", "data.validation_share=0.25"]).succeeds();
+    place.train("run", &["--data", "set", "--set", "data.validation_share=0.25"]).trained();
     let report = Report::read(&place.path("run/report.json")).unwrap();
     assert_eq!(report.summary.cases, 6);
     assert!(report.summary.truth.is_some(), "the truth was found in the manifest");
@@ -110,7 +110,7 @@ fn data_without_a_split_are_scored_by_the_runs_own_or_as_a_whole() {
     };
     (0..20).for_each(|case| add("set", case));
     let shares = ["--set", "data.validation_share=0.2", "--set", "data.test_share=0.3"];
-    place.train("run", &[&["--data", "set"][..], &shares].concat()).succeeds();
+    place.train("run", &[&["--data", "set"][..], &shares].concat()).trained();
     let table = |more: &[&str]| place.run(&[&["evaluate", "run"], more].concat()).succeeds().out;
     // Where they were trained on, and as a copy elsewhere.
     fs::rename(place.path("set"), place.path("moved")).unwrap();
@@ -156,8 +156,8 @@ fn data_without_a_split_are_scored_by_the_runs_own_or_as_a_whole() {
 #[test]
 fn an_older_report_is_compared_by_the_scores_it_has() {
     let place = Workplace::with_recipe();
-    place.train("new", &[]).succeeds();
-    place.train("old", &["--set", "train.steps=8"]).succeeds();
+    place.train("new", &[]).trained();
+    place.train("old", &["--set", "train.steps=8"]).trained();
     let path = place.path("old/report.json");
     let mut report: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let images = report["images"].as_array().unwrap().len();
@@ -182,7 +182,7 @@ fn an_older_report_is_compared_by_the_scores_it_has() {
 #[test]
 fn images_are_predicted_in_their_own_format() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     place.run(&["generate", "shapes", "--size", "16", "--count", "test=3", "--out", "set"]).succeeds();
     place.run(&["predict", "run", "set/images", "--top", "2", "--samples", "3", "--out", "said"]).succeeds();
     let name = "said/shapes-test-00000";
@@ -243,7 +243,7 @@ fn nifti(size: [i16; 3]) -> Vec<u8> {
 #[test]
 fn a_volume_is_predicted_slice_by_slice_in_its_own_space() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     let volume = nifti([20, 18, 5]);
     place.write("scan.nii", &volume);
     place.run(&["predict", "run", "scan.nii", "--out", "said"]).succeeds();
@@ -264,7 +264,7 @@ fn a_volume_is_predicted_slice_by_slice_in_its_own_space() {
 fn a_prediction_is_never_empty() {
     let place = Workplace::with_recipe();
     // No code reaches so much: the most probable one stays.
-    place.train("run", &["--set", "predict.min_probability=0.9999"]).succeeds();
+    place.train("run", &["--set", "predict.min_probability=0.9999"]).trained();
     place.png("image.png", 16, &[7; 256]);
     place.run(&["predict", "run", "image.png", "--out", "said"]).succeeds();
     let document: serde_json::Value =
@@ -288,7 +288,7 @@ fn readers_who_all_say_the_same_collapse_the_codebook_without_harm() {
     let said = place.run(&["validate", "set"]).succeeds().out;
     assert!(said.contains("4 with 1, 4 with 3, 4 with 7"), "{said}");
     let sets = ["--data", "set", "--set", "train.steps=200", "--set", "assignment.anneal_until=0.1"];
-    let said = place.train("run", &sets).succeeds();
+    let said = place.train("run", &sets).trained();
     let page = fs::read_to_string(place.path("run/report.html")).unwrap();
     assert!(said.err.contains("collapsed") && page.contains("codebook has collapsed"), "{}", said.err);
 }
@@ -296,7 +296,7 @@ fn readers_who_all_say_the_same_collapse_the_codebook_without_harm() {
 #[test]
 fn a_short_list_stands_for_all_hypotheses() {
     let place = Workplace::with_recipe();
-    place.train("run", &["--set", "predict.merge_iou=1"]).succeeds();
+    place.train("run", &["--set", "predict.merge_iou=1"]).trained();
     place.run(&["generate", "shapes", "--size", "16", "--count", "test=1", "--out", "set"]).succeeds();
     let image = "set/images/shapes-test-00000.png";
     let slice = |out: &str, options: &[&str]| -> serde_json::Value {
@@ -330,7 +330,7 @@ fn a_short_list_stands_for_all_hypotheses() {
 #[test]
 fn sets_are_calibrated_and_kept() {
     let place = Workplace::with_recipe();
-    place.train("run", &[]).succeeds();
+    place.train("run", &[]).trained();
     place.run(&["generate", "shapes", "--size", "16", "--count", "test=2", "--out", "set"]).succeeds();
     let image = "set/images/shapes-test-00000.png";
     place

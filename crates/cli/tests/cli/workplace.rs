@@ -98,6 +98,16 @@ impl Answer {
         self
     }
 
+    /// Asserts that a training came to its end: with 0, or with 1 and the sentence that its model is of no use,
+    /// which is no wonder after so few steps.
+    #[track_caller]
+    pub fn trained(self) -> Self {
+        let useless = ["of no use", "has collapsed"].iter().any(|part| self.err.contains(part));
+        let ended = self.code == 0 || self.code == 1 && useless;
+        assert!(ended, "`{}` ended with {}:\n{}\n{}", self.asked, self.code, self.out, self.err);
+        self
+    }
+
     /// Asserts an exit code and parts of what was complained about.
     #[track_caller]
     pub fn fails(self, code: i32, parts: &[&str]) -> Self {

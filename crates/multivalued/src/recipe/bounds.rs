@@ -31,6 +31,7 @@ macro_rules! ranges {
         }),*]
     };
     (@values $value:expr, list) => { $value.iter().map(|&value| value as f64).collect() };
+    (@values $value:expr, pair) => { $value.iter().flatten().map(|&value| value as f64).collect() };
     (@values $value:expr) => { vec![$value as f64] };
 }
 
@@ -44,6 +45,7 @@ const RANGES: &[Range] = ranges! {
     data.validation_share: 0, BELOW_ONE;
     data.test_share: 0, BELOW_ONE;
     data.seed: 0, MOST_SEED;
+    data.resize (pair): 8, 4096;
     model.channels (list): 1, 4096;
     model.input_channels: 1, 4;
     model.classes: 1, 255;
@@ -83,6 +85,7 @@ const RANGES: &[Range] = ranges! {
     train.clip_norm: 0, 1e9;
     train.weight_average: 0, BELOW_ONE;
     train.validate_every: 1, 1_000_000;
+    train.patience: 0, 1_000_000;
     train.seed: 0, MOST_SEED;
     predict.min_probability: 0, BELOW_ONE;
     predict.merge_iou: 0, 1;

@@ -69,6 +69,8 @@ fn each_broken_rule_names_its_key() {
         (&["train.minutes=-1"], "train.minutes"),
         (&["train.epochs=0"], "train.steps"),
         (&["train.steps=10"], "train.steps"),
+        (&["train.epochs=0", "train.steps=99"], "train.steps"),
+        (&["data.resize=[4, 64]"], "data.resize"),
         (&["train.learning_rate=0"], "train.learning_rate"),
         (&["train.learning_rate=inf"], "train.learning_rate"),
         (&["train.beta2=1"], "train.beta2"),
@@ -98,7 +100,7 @@ fn numeric_keys() -> Vec<(String, fn(&str) -> String)> {
     keys()
         .into_iter()
         .filter_map(|key| match key.default.as_bytes().first() {
-            None if key.name == "augment.crop" => Some((key.name, list)),
+            None if ["augment.crop", "data.resize"].contains(&key.name.as_str()) => Some((key.name, list)),
             Some(b'[') => Some((key.name, list)),
             Some(b'0'..=b'9') => Some((key.name, one)),
             _ => None,

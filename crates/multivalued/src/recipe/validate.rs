@@ -29,11 +29,6 @@ impl Recipe {
             "a baseline looks at an image once: leave it at 1".into(),
         )?;
         rule(
-            self.data.resize.is_none_or(|size| size.iter().all(|side| (8..=4096).contains(side))),
-            "data.resize",
-            format!("{:?} is outside 8 to 4096", self.data.resize.unwrap_or_default()),
-        )?;
-        rule(
             self.data.validation_share + self.data.test_share < 1.0,
             "data.test_share",
             "with data.validation_share nothing is left to train on".into(),
