@@ -19,8 +19,10 @@ const MOST_LISTED: usize = 64;
 struct Values {
     /// Different values, rising; the first [`MOST_LISTED`] that were met.
     distinct: Vec<f32>,
-    /// Whether each file alone is a binary mask.
-    binary: bool,
+    /// Files that mark anything and are binary masks, each for itself.
+    binary: usize,
+    /// Files that are not.
+    other: usize,
     lowest: f32,
     highest: f32,
     whole: bool,
@@ -50,11 +52,11 @@ impl Values {
             }
         }
         let foreground: Vec<_> = values.distinct.iter().filter(|&&value| value != 0.0).collect();
-        values.binary = match foreground[..] {
-            [] => true,
-            [&one] => one == 1.0 || one == 255.0 || Some(one) == samples.full_scale(),
-            _ => false,
-        };
+        match foreground[..] {
+            [] => {}
+            [&one] if one == 1.0 || one == 255.0 || Some(one) == samples.full_scale() => values.binary = 1,
+            _ => values.other = 1,
+        }
         Ok(Some(values))
     }
 
@@ -67,7 +69,8 @@ impl Values {
         self.distinct.sort_by(f32::total_cmp);
         Self {
             distinct: self.distinct,
-            binary: self.binary && other.binary,
+            binary: self.binary + other.binary,
+            other: self.other + other.other,
             lowest: self.lowest.min(other.lowest),
             highest: self.highest.max(other.highest),
             whole: self.whole && other.whole,
@@ -87,13 +90,14 @@ impl Values {
             )
         };
         match self.distinct[..] {
-            _ if self.binary => (MaskRule::Binary, None),
+            _ if self.other == 0 => (MaskRule::Binary, None),
             [_, higher] => noted(MaskRule::Threshold(higher), "the higher one is taken for foreground"),
             _ if self.whole && self.lowest >= 0.0 && self.highest <= MOST_LABELS => {
                 noted(MaskRule::Labels(self.highest as usize), "they are read as label maps")
             }
             _ => match [1.0, 255.0, 65_535.0].into_iter().find(|&full| self.highest <= full) {
-                Some(full) if self.lowest >= 0.0 => noted(
+                // Where most masks are binary, the others are faults, and the plain rule names them.
+                Some(full) if self.lowest >= 0.0 && self.other >= self.binary => noted(
                     MaskRule::Threshold(full / 2.0),
                     "they are read as soft masks, foreground from half of the full value on",
                 ),
@@ -121,9 +125,10 @@ mod tests {
 
     #[test]
     fn rules_by_values() {
-        let values = |distinct: &[f32], binary| Values {
+        let values = |distinct: &[f32], binary: bool| Values {
             distinct: distinct.to_vec(),
-            binary,
+            binary: usize::from(binary),
+            other: usize::from(!binary),
             lowest: distinct.iter().copied().fold(0.0, f32::min),
             highest: distinct.iter().copied().fold(0.0, f32::max),
             whole: distinct.iter().all(|value| value.fract() == 0.0),
@@ -143,5 +148,9 @@ mod tests {
             assert_eq!(rule, expected, "{:?}", found.distinct);
             assert_eq!(note.is_none(), rule == MaskRule::Binary, "{note:?}");
         }
+        // A few grey masks among binary ones are faults; a rare class is none.
+        let mixed = |distinct: &[f32]| Values { binary: 3, ..values(distinct, false) }.rule().0;
+        assert_eq!(mixed(&[0.0, 7.0, 9.0, 255.0]), MaskRule::Binary);
+        assert_eq!(mixed(&[0.0, 1.0, 2.0]), MaskRule::Labels(2));
     }
 }
