@@ -33,6 +33,8 @@ const SLICES_TOGETHER: usize = 16;
 scan.nii.gz --out predictions\n  multivalued \
 predict runs/lidc images/ --top 3 --out predictions\n\nFor each image a folder of its name: hypothesis-1 (the \
 most probable), hypothesis-2 and so on, prediction.json with probabilities, codes and areas, and sheet.png. \
+\
+The sheet shows at most five hypotheses, which stand for all, unless --list, --merge, --top or --coverage chose others. \
 For a volume every slice has its own hypotheses: hypothesis-k holds the k-th most probable mask of each slice."
 )]
 pub struct Predict {
@@ -163,8 +165,11 @@ impl Predict {
             Ok((case, slice.prediction()))
         });
         let shown = shown.collect::<Outcome<Vec<(Case, Prediction)>>>()?;
-        let exhibits: Vec<_> =
-            shown.iter().map(|(case, prediction)| Exhibit::new(case, prediction)).collect();
+        // What the user chose is shown as it is.
+        let chosen =
+            [self.list, self.top].iter().any(Option::is_some) || self.merge.or(self.coverage).is_some();
+        let exhibit = if chosen { Exhibit::of_all } else { Exhibit::new };
+        let exhibits: Vec<_> = shown.iter().map(|(case, prediction)| exhibit(case, prediction)).collect();
         folder::write(&out.join("sheet.png"), &png(&sheet(&exhibits)))?;
         let document = json!({
             "format": "multivalued-prediction",

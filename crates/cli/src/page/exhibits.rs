@@ -19,14 +19,15 @@ pub fn row(exhibit: &Exhibit) -> String {
     });
     let annotations = annotations.collect::<String>();
     let word = if exhibit.prediction.draws.is_some() { "sample" } else { "code" };
-    let hypotheses = exhibit.hypotheses().map(|one| {
+    let listed = exhibit.hypotheses();
+    let hypotheses = listed.iter().map(|one| {
         let tile = overlay(&picture, &one.mask, &HYPOTHESIS);
         let caption = format!("<b>{:.2}</b> {word} {}", one.probability, one.code);
         figure(&tile, "hypothesis", f64::from(one.probability), &caption, one.mask.is_empty())
     });
     let hypotheses = hypotheses.collect::<String>();
-    let more = exhibit.prediction.len() - exhibit.hypotheses().count();
-    let more = if more > 0 { format!(" · {more} more not shown") } else { String::new() };
+    let all = exhibit.prediction.len();
+    let stands = if listed.len() < all { format!(" · standing for all {all}") } else { String::new() };
     let more_drawn = exhibit.case.annotations.len() - exhibit.annotations().count();
     let more_drawn = if more_drawn > 0 { format!(" · {more_drawn} more not shown") } else { String::new() };
     let ged = exhibit.ged.map_or(String::new(), |ged| format!(" · GED {}", number(ged)));
@@ -39,7 +40,7 @@ pub fn row(exhibit: &Exhibit) -> String {
         escaped(&exhibit.case.id),
         group("input", &format!("<figure class=\"mask\">{}</figure>", tile_image(&picture, "input"))),
         group(&format!("readers{more_drawn}"), &annotations),
-        group(&format!("model{more}"), &hypotheses),
+        group(&format!("model{stands}"), &hypotheses),
     )
 }
 

@@ -122,7 +122,7 @@ impl Page<'_> {
         let shown = spread(self.exhibits, 8).iter().map(exhibits::row).collect::<String>();
         format!(
             "<h2>What it says</h2>\n<p>The input, what readers drew with their share of the weight, and what \
-             the model says with its probabilities. Hypotheses under one percent are not shown.</p>\n{shown}"
+             the model says with its probabilities. At most five hypotheses are shown; they carry the probability of all they stand for.</p>\n{shown}"
         )
     }
 

@@ -1,12 +1,15 @@
 //! Contact sheets like the paper's figures: one row per image, with its annotations and hypotheses.
 
 use image::{Rgb, RgbImage, imageops};
+use multivalued_data::metric::summary::short_list;
 use multivalued_data::{Annotation, Case, Hypothesis, Prediction};
 
 use super::{ANNOTATION, HYPOTHESIS, digits, enlarged, input, overlay, reduced};
 
-/// Most annotations, and most hypotheses, that a row shows.
+/// Most annotations that a row shows, and most hypotheses where it shows them as they are.
 const MOST: usize = 8;
+/// Most hypotheses where those that are shown stand for all.
+const LISTED: usize = 5;
 /// Smallest edge of a tile.
 const EDGE: u32 = 96;
 /// Largest edge of a tile.
@@ -26,23 +29,21 @@ pub struct Exhibit<'a> {
     pub case: &'a Case,
     /// The model's word on it.
     pub prediction: &'a Prediction,
-    /// How many hypotheses are shown.
-    pub shown: usize,
+    /// Whether hypotheses are shown as they are, not a short list that stands for them.
+    pub as_they_are: bool,
     /// Its GED, where it was scored.
     pub ged: Option<f64>,
 }
 
 impl<'a> Exhibit<'a> {
-    /// Shows the most probable hypotheses of at least one percent, the first always.
+    /// Shows a short list of hypotheses that stands for all.
     pub fn new(case: &'a Case, prediction: &'a Prediction) -> Self {
-        let probable = prediction.hypotheses.iter().take_while(|one| one.probability >= 0.01).count();
-        let shown = probable.clamp(1, MOST).min(prediction.len());
-        Self { case, prediction, shown, ged: None }
+        Self { case, prediction, as_they_are: false, ged: None }
     }
 
     /// Shows all hypotheses in their order, as many as there is room for.
     pub fn of_all(case: &'a Case, prediction: &'a Prediction) -> Self {
-        Self { shown: prediction.len().min(MOST), ..Self::new(case, prediction) }
+        Self { as_they_are: true, ..Self::new(case, prediction) }
     }
 
     /// The annotations that are shown, each with its share of the weight.
@@ -53,8 +54,12 @@ impl<'a> Exhibit<'a> {
     }
 
     /// The hypotheses that are shown.
-    pub fn hypotheses(&self) -> impl Iterator<Item = &'a Hypothesis> {
-        self.prediction.hypotheses.iter().take(self.shown)
+    pub fn hypotheses(&self) -> Vec<Hypothesis> {
+        if self.as_they_are {
+            return self.prediction.hypotheses.iter().take(MOST).cloned().collect();
+        }
+        let list = short_list(self.prediction, LISTED).expect("masks of one image have one size");
+        list.prediction.hypotheses
     }
 }
 
@@ -73,7 +78,8 @@ fn sized(tile: &RgbImage) -> RgbImage {
 /// with their probabilities.
 pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
     let annotations = exhibits.iter().map(|one| one.annotations().count()).max().unwrap_or(0) as u32;
-    let hypotheses = exhibits.iter().map(|one| one.hypotheses().count()).max().unwrap_or(0) as u32;
+    let listed: Vec<_> = exhibits.iter().map(Exhibit::hypotheses).collect();
+    let hypotheses = listed.iter().map(Vec::len).max().unwrap_or(0) as u32;
     let tiles: Vec<_> = exhibits.iter().map(|one| sized(&input(&one.case.image))).collect();
     let width = tiles.iter().map(RgbImage::width).max().unwrap_or(0) + GAP;
     let height = tiles.iter().map(RgbImage::height).max().unwrap_or(0) + GAP + CAPTION;
@@ -100,7 +106,7 @@ pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
         for (column, (annotation, share)) in exhibit.annotations().enumerate() {
             put(1 + column as u32, &overlay(&picture, &annotation.mask, &ANNOTATION), share, ANNOTATION[0]);
         }
-        for (column, one) in exhibit.hypotheses().enumerate() {
+        for (column, one) in listed[row].iter().enumerate() {
             let tile = overlay(&picture, &one.mask, &HYPOTHESIS);
             put(1 + annotations + column as u32, &tile, f64::from(one.probability), HYPOTHESIS[0]);
         }
@@ -118,6 +124,17 @@ mod tests {
         assert_eq!(spread(&(0..12).collect::<Vec<_>>(), 4), [0, 3, 6, 9]);
         assert_eq!(spread(&[1, 2], 4), [1, 2]);
         assert!(spread::<u8>(&[], 4).is_empty());
+    }
+
+    #[test]
+    fn what_is_shown_of_many_hypotheses_stands_for_all() {
+        let case = Task::new(TaskName::ShapesLongTail, 48, 1).unwrap().generate("test", 1).remove(0);
+        let prediction = oracle_prediction(&case).unwrap();
+        let shown = Exhibit::new(&case, &prediction).hypotheses();
+        let sum: f32 = shown.iter().map(|one| one.probability).sum();
+        assert_eq!((prediction.len(), shown.len()), (8, 5));
+        assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+        assert_eq!(Exhibit::of_all(&case, &prediction).hypotheses(), prediction.hypotheses);
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! A short list in place of a long one: the few hypotheses that stand best for all of them.
 //!
-//! A hypothesis that is left out gives its probability to one that is kept. With p before and r after, the loss
-//! is the exact GED² between the whole list and the short one:
+//! A hypothesis that is left out gives its probability to the kept one nearest to it. With p before and r after,
+//! the loss is the exact GED² between the whole list and the short one:
 //!
 //! ```text
 //! loss = 2 Σ_ij p_i r_j d(s_i, s_j) − Σ_ii' p_i p_i' d(s_i, s_i') − Σ_jj' r_j r_j' d(s_j, s_j')
 //! ```
 //!
 //! The kept ones are found one after the other, each time the one that lowers the loss most, followed by
-//! exchanges of a kept one for another as long as they lower the loss. Probabilities go to the nearest kept one
-//! first, then to another as long as that lowers the loss.
+//! exchanges of a kept one for another as long as they lower the loss.
 
 use super::{Overlaps, WEIGHT_NOISE};
 use crate::{Hypothesis, Mask, Prediction, Result};
@@ -29,61 +28,59 @@ const ROUNDING: f64 = 1e-12;
 /// At most `count` hypotheses, those that lose least. Panics where `count` is 0.
 pub fn short_list(prediction: &Prediction, count: usize) -> Result<Summary> {
     assert!(count > 0, "a list has at least one hypothesis");
-    let set = Set::of(prediction)?;
-    let all = set.weights.len();
+    let all = prediction.len();
     if count >= all {
         return Ok(Summary { prediction: prediction.clone(), loss: 0.0 });
     }
-    let mut best = set.best((0..all).map(|one| vec![one]));
-    let mut kept = best.kept.clone();
-    loop {
-        let choice = set.exchanged(set.choice(kept, 0.0));
-        kept = choice.kept.clone();
-        // One more could lose more, where errors made up for each other.
-        if choice.loss < best.loss {
-            best = choice;
-        }
-        if kept.len() == count {
-            return Ok(set.summary(prediction, &best));
-        }
+    let set = Set::of(prediction)?;
+    let mut best: Option<Choice> = None;
+    let mut kept = Vec::new();
+    while kept.len() < count {
         let others = (0..all).filter(|other| !kept.contains(other));
-        kept = set.best(others.map(|other| [&kept[..], &[other]].concat())).kept;
+        let grown = set.best(others.map(|other| [&kept[..], &[other]].concat()));
+        let choice = set.exchanged(grown);
+        kept.clone_from(&choice.kept);
+        // One more may lose more, where errors made up for each other.
+        if best.as_ref().is_none_or(|best| choice.loss < best.loss) {
+            best = Some(choice);
+        }
     }
+    Ok(set.summary(prediction, &best.expect("at least one is kept")))
 }
 
-/// Hypotheses whose IoU with a more probable kept one is at least `iou` give that one, or another that is as
-/// near, their probability.
+/// Hypotheses whose IoU with a more probable kept one is at least `iou` give their probability to the nearest
+/// of these.
 pub fn merged(prediction: &Prediction, iou: f64) -> Result<Summary> {
     let set = Set::of(prediction)?;
     let mut order: Vec<usize> = (0..set.weights.len()).collect();
     order.sort_by(|&a, &b| set.weights[b].total_cmp(&set.weights[a]));
     let mut kept: Vec<usize> = Vec::new();
     for one in order {
-        if !kept.iter().any(|&other| set.iou(one, other) >= iou - WEIGHT_NOISE) {
+        if !kept.iter().any(|&other| set.overlaps.iou(one, other) >= iou - WEIGHT_NOISE) {
             kept.push(one);
         }
     }
     if kept.len() == set.weights.len() {
         return Ok(Summary { prediction: prediction.clone(), loss: 0.0 });
     }
-    Ok(set.summary(prediction, &set.choice(kept, iou)))
+    Ok(set.summary(prediction, &set.choice(kept)))
 }
 
 /// The hypotheses as a weighted set.
 struct Set {
     weights: Vec<f64>,
     overlaps: Overlaps,
-    /// For each member the mean distance to all.
+    /// For each member Σ p d to all.
     to_all: Vec<f64>,
     /// Σ p p' d.
     within: f64,
 }
 
-/// Some members, and to which of them each member's weight goes.
+/// Some members, and what they lose.
 struct Choice {
     kept: Vec<usize>,
-    /// By member, a place in `kept`.
-    goes_to: Vec<usize>,
+    /// The weight of all that each kept one stands for.
+    weights: Vec<f64>,
     loss: f64,
 }
 
@@ -92,80 +89,47 @@ impl Set {
         let masks: Vec<&Mask> = prediction.hypotheses.iter().map(|one| &one.mask).collect();
         let weights: Vec<f64> = prediction.hypotheses.iter().map(|one| f64::from(one.probability)).collect();
         let overlaps = Overlaps::among("prediction", &masks)?;
-        let mean = |i: usize| weights.iter().enumerate().map(|(j, w)| w * (1.0 - overlaps.iou(i, j))).sum();
-        let to_all: Vec<f64> = (0..weights.len()).map(mean).collect();
-        let within = weights.iter().zip(&to_all).map(|(weight, mean)| weight * mean).sum();
+        let distances = |i: usize| weights.iter().enumerate().map(move |(j, w)| (i, j, w));
+        let to_all: Vec<f64> = (0..weights.len())
+            .map(|i| distances(i).map(|(i, j, weight)| weight * (1.0 - overlaps.iou(i, j))).sum())
+            .collect();
+        let within = weights.iter().zip(&to_all).map(|(weight, distance)| weight * distance).sum();
         Ok(Self { weights, overlaps, to_all, within })
     }
 
-    fn iou(&self, a: usize, b: usize) -> f64 {
-        self.overlaps.iou(a, b)
-    }
-
-    fn loss(&self, kept: &[usize], after: &[f64]) -> f64 {
-        // Weights may sum to something else than one by rounding; distances of a set to itself are none.
-        let total: f64 = self.weights.iter().sum();
-        let (mut between, mut within) = (0.0, 0.0);
-        for (&a, &weight) in kept.iter().zip(after) {
-            between += weight * self.to_all[a];
-            for (&b, &other) in kept.iter().zip(after) {
-                within += weight * other * (1.0 - self.iou(a, b));
-            }
-        }
-        ((2.0 * between - self.within - within) / (total * total)).max(0.0)
-    }
-
-    /// The weights after a choice, beside `kept`.
-    fn after(&self, kept: usize, goes_to: &[usize]) -> Vec<f64> {
-        let mut after = vec![0.0; kept];
-        goes_to.iter().zip(&self.weights).for_each(|(&to, weight)| after[to] += weight);
-        after
-    }
-
-    /// The best weights of some members that keep their own; others go where the IoU is at least `iou`.
-    fn choice(&self, kept: Vec<usize>, iou: f64) -> Choice {
-        let all = self.weights.len();
-        let nearest = |member: usize| {
-            let near =
-                |&a: &usize, &b: &usize| self.iou(member, kept[a]).total_cmp(&self.iou(member, kept[b]));
-            let own = kept.iter().position(|&one| one == member);
-            own.or_else(|| (0..kept.len()).rev().max_by(near)).expect("some are kept")
-        };
-        let mut goes_to: Vec<usize> = (0..all).map(nearest).collect();
-        let mut after = self.after(kept.len(), &goes_to);
-        let mut loss = self.loss(&kept, &after);
-        loop {
-            let before = loss;
-            for member in (0..all).filter(|member| !kept.contains(member)) {
-                for to in 0..kept.len() {
-                    let from = goes_to[member];
-                    if to == from || self.iou(member, kept[to]) < iou - WEIGHT_NOISE {
-                        continue;
-                    }
-                    after[from] -= self.weights[member];
-                    after[to] += self.weights[member];
-                    let moved = self.loss(&kept, &after);
-                    if moved < loss - ROUNDING {
-                        (loss, goes_to[member]) = (moved, to);
-                    } else {
-                        after[from] += self.weights[member];
-                        after[to] -= self.weights[member];
-                    }
+    /// Some members, each with the weight of those it is nearest to; of equally near ones the one that is listed
+    /// first, the more probable one, has it.
+    fn choice(&self, mut kept: Vec<usize>) -> Choice {
+        kept.sort_unstable();
+        let mut weights = vec![0.0; kept.len()];
+        for (member, weight) in self.weights.iter().enumerate() {
+            let mut nearest = (0, f64::NEG_INFINITY);
+            for (place, &one) in kept.iter().enumerate() {
+                // A member that is kept keeps its own, beside equal ones too.
+                let iou = if one == member { f64::INFINITY } else { self.overlaps.iou(member, one) };
+                if iou > nearest.1 {
+                    nearest = (place, iou);
                 }
             }
-            if loss >= before - ROUNDING {
-                return Choice { kept, goes_to, loss };
+            weights[nearest.0] += weight;
+        }
+        let mut loss = -self.within;
+        for (&a, &weight) in kept.iter().zip(&weights) {
+            loss += 2.0 * weight * self.to_all[a];
+            for (&b, &other) in kept.iter().zip(&weights) {
+                loss -= weight * other * (1.0 - self.overlaps.iou(a, b));
             }
         }
+        Choice { kept, weights, loss: loss.max(0.0) }
     }
 
     /// The choice of least loss; of equal ones the first.
     fn best(&self, choices: impl Iterator<Item = Vec<usize>>) -> Choice {
-        let choices = choices.map(|kept| self.choice(kept, 0.0));
+        let choices = choices.map(|kept| self.choice(kept));
         choices.min_by(|a, b| a.loss.total_cmp(&b.loss)).expect("there is something to choose from")
     }
 
-    /// Exchanges a kept member for another as long as that lowers the loss.
+    /// Exchanges a kept member for another as long as that lowers the loss. Some must not be kept.
     fn exchanged(&self, mut best: Choice) -> Choice {
         loop {
             let kept = &best.kept;
@@ -185,12 +149,11 @@ impl Set {
     }
 
     fn summary(&self, prediction: &Prediction, choice: &Choice) -> Summary {
-        let after = self.after(choice.kept.len(), &choice.goes_to);
-        let keep = |(&one, weight): (&usize, f64)| {
+        let keep = |(&one, &weight): (&usize, &f64)| {
             let hypothesis = &prediction.hypotheses[one];
             Hypothesis { probability: weight as f32, ..hypothesis.clone() }
         };
-        let mut hypotheses: Vec<Hypothesis> = choice.kept.iter().zip(after).map(keep).collect();
+        let mut hypotheses: Vec<Hypothesis> = choice.kept.iter().zip(&choice.weights).map(keep).collect();
         hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
         Summary { prediction: Prediction { hypotheses, draws: prediction.draws }, loss: choice.loss }
     }
@@ -226,43 +189,25 @@ mod tests {
         ged::energy(&overlaps, Side { first: 0, weights: of_a }, Side { first: a.len(), weights: of_b })
     }
 
-    /// The least loss of all subsets of a size and all ways to hand on probabilities.
+    /// The least loss of all subsets of at most a size.
     fn brute_force(prediction: &Prediction, count: usize) -> f64 {
         let set = Set::of(prediction).unwrap();
         let all = set.weights.len();
-        let mut least = f64::INFINITY;
-        for bits in 0..1usize << all {
-            let kept: Vec<usize> = (0..all).filter(|one| bits >> one & 1 == 1).collect();
-            if kept.is_empty() || kept.len() > count {
-                continue;
-            }
-            let dropped: Vec<usize> = (0..all).filter(|one| bits >> one & 1 == 0).collect();
-            for way in 0..kept.len().pow(dropped.len() as u32) {
-                let mut after: Vec<f64> = kept.iter().map(|&one| set.weights[one]).collect();
-                let mut rest = way;
-                for &one in &dropped {
-                    after[rest % kept.len()] += set.weights[one];
-                    rest /= kept.len();
-                }
-                least = least.min(set.loss(&kept, &after));
-            }
-        }
-        least
+        let subset = |bits: usize| (0..all).filter(|one| (bits >> one) & 1 == 1).collect::<Vec<_>>();
+        let subsets = (1..1usize << all).map(subset).filter(|kept| kept.len() <= count);
+        set.best(subsets).loss
     }
 
     #[test]
-    fn short_lists_are_as_good_as_the_best_of_all() {
+    fn short_lists_are_nearly_always_the_best_of_all() {
         let (mut equal, mut all) = (0, 0);
         for seed in 0..60 {
-            for (members, count) in [(5, 2), (6, 2), (6, 3), (7, 2)] {
+            for (members, count) in [(5, 2), (6, 2), (6, 3), (7, 3)] {
                 let prediction = random(members, seed);
-                let (found, least) =
-                    (short_list(&prediction, count).unwrap().loss, brute_force(&prediction, count));
+                let found = short_list(&prediction, count).unwrap().loss;
+                let least = brute_force(&prediction, count);
                 assert!(found >= least - 1e-9, "{found} below the least, {least}");
-                assert!(
-                    found <= 1.25 * least + 1e-9,
-                    "{found} against {least}, seed {seed}, {count} of {members}"
-                );
+                assert!(found <= 1.5 * least + 1e-9, "{found}, {least}: seed {seed}, {count} of {members}");
                 equal += usize::from(found <= least + 1e-9);
                 all += 1;
             }
