@@ -3,29 +3,69 @@
 use std::fs;
 use std::path::Path;
 
-use multivalued_data::dataset::{Dataset, Layout, Options, Roster, Split, inspect};
+use multivalued_data::dataset::{Dataset, Layout, Options, Roster, Split, inspect, read_slices};
 use multivalued_data::evaluate::{Settings, evaluate};
-use multivalued_data::import::{Limits, MaskRule, read_image, read_mask};
 use multivalued_data::report::Report;
 use multivalued_data::synthetic::{Task, TaskName, oracle_prediction, parse_split_list};
 use proptest::prelude::*;
 
+use crate::damage::{check_damaged, seeds};
 use crate::make;
 
-/// Small limits bound the memory that any input can take.
-const LIMITS: Limits = Limits { side: 256, pixels: 1 << 14, bytes: 1 << 18 };
+#[path = "../../../../fuzz/src/images.rs"]
+mod images;
+#[path = "../../../../fuzz/src/manifest.rs"]
+mod manifest;
 
-fn survives(folder: &Path, bytes: &[u8]) -> Result<(), TestCaseError> {
-    let path = folder.join("fuzzed");
-    fs::write(&path, bytes).unwrap();
-    match read_image(&path, &LIMITS) {
-        Ok(image) => prop_assert!(image.pixels().len() <= 4 * LIMITS.pixels && !image.pixels().is_empty()),
-        Err(fault) => prop_assert!(fault.to_string().contains("fuzzed")),
+fn damaged_images(target: &str, more: impl Fn(&Path, &[u8])) {
+    let folder = tempfile::tempdir().unwrap();
+    check_damaged(target, &seeds(target), 2000, |bytes| {
+        images::check(folder.path(), bytes);
+        more(folder.path(), bytes);
+    });
+}
+
+/// Damage says something only where the file was read before.
+#[test]
+fn the_seeds_are_read() {
+    for target in ["nifti", "npy", "headed", "raster"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
+        let paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        // What once broke a reader is kept under this name.
+        let sound =
+            paths.iter().filter(|path| !path.file_name().unwrap().to_str().unwrap().starts_with("broken-"));
+        for path in sound {
+            read_slices(std::slice::from_ref(path), &images::LIMITS)
+                .unwrap_or_else(|fault| panic!("{fault}"));
+        }
     }
-    if let Err(fault) = read_mask(&path, MaskRule::Labels(3), &LIMITS) {
-        prop_assert!(fault.to_string().contains("fuzzed"));
-    }
-    Ok(())
+}
+
+#[test]
+fn damaged_nifti() {
+    damaged_images("nifti", images::check_gzipped);
+}
+
+#[test]
+fn damaged_npy_and_npz() {
+    damaged_images("npy", images::check_zipped);
+}
+
+#[test]
+fn damaged_metaimage_and_nrrd() {
+    damaged_images("headed", |_, _| ());
+}
+
+#[test]
+fn damaged_rasters() {
+    damaged_images("raster", |_, _| ());
+}
+
+#[test]
+fn damaged_manifests() {
+    let folder = tempfile::tempdir().unwrap();
+    manifest::prepare(folder.path());
+    check_damaged("manifest", &seeds("manifest"), 2000, |bytes| manifest::check(folder.path(), bytes));
 }
 
 /// A sound file of each kind that is read here.
@@ -70,14 +110,14 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        survives(folder.path(), &bytes)?;
+        images::check(folder.path(), &bytes);
     }
 
     #[test]
     fn arbitrary_headers(start in 0..8usize, tail in proptest::collection::vec(any::<u8>(), 0..600)) {
         let folder = tempfile::tempdir().unwrap();
         let starts: [&[u8]; 8] = [b"ObjectType = Image\nNDims = 2\n", b"NRRD0004\n",b"\x93NUMPY\x01\x00", b"\x5c\x01\x00\x00", b"\x00\x00\x01\x5c", b"PK\x03\x04", b"\x1f\x8b\x08", b""];
-        survives(folder.path(), &[starts[start], &tail].concat())?;
+        images::check(folder.path(), &[starts[start], &tail].concat());
     }
 
     /// Headers in which only the fields that matter vary, so that most pass the first checks.
@@ -95,7 +135,7 @@ proptest! {
         put(72, &(8 * match datatype { 2 => 1i16, 4 => 2, 16 => 4, _ => 8 }).to_le_bytes());
         put(108, &offset.to_le_bytes());
         put(112, &slope.to_le_bytes());
-        survives(folder.path(), &bytes)?;
+        images::check(folder.path(), &bytes);
     }
 
     #[test]
@@ -105,7 +145,7 @@ proptest! {
         bytes.extend((header.len() as u16).to_le_bytes());
         bytes.extend(header.as_bytes());
         bytes.extend(data);
-        survives(folder.path(), &bytes)?;
+        images::check(folder.path(), &bytes);
     }
 
     #[test]

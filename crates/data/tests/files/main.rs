@@ -4,6 +4,8 @@ mod archive;
 mod bad_files;
 mod cache;
 mod chest_xray;
+#[path = "../damage/mod.rs"]
+mod damage;
 mod formats;
 mod found_layouts;
 mod fuzz;

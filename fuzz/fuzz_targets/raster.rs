@@ -1,0 +1,19 @@
+//! PNG, TIFF and JPEG.
+#![no_main]
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use multivalued_fuzz::{images, scratch};
+
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(scratch);
+
+fuzz_target!(|bytes: &[u8]| -> Corpus {
+    // Other formats have targets of their own.
+    if !matches!(bytes, [0x89, b'P', ..] | [0xff, 0xd8, ..] | [b'I', b'I', ..] | [b'M', b'M', ..]) {
+        return Corpus::Reject;
+    }
+    images::check(&FOLDER, bytes);
+    Corpus::Keep
+});
