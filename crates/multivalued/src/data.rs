@@ -60,7 +60,12 @@ impl Splits {
         let mut cases = task.generate(TRAIN, recipe.train_count);
         cases.extend(task.generate(VALIDATION, recipe.validation_count));
         cases.extend(task.generate(TEST, recipe.test_count));
-        let hash = Roster::of(&cases).hash().to_string();
+        let roster = Roster::of(&cases);
+        let hash = roster.hash().to_string();
+        if recipe.folds > 0 {
+            let parts = Self::parts(cases, &roster, None, recipe)?;
+            return Ok(Self::of_parts(parts, hash, Vec::new(), Vec::new()));
+        }
         let test = cases.split_off(recipe.train_count + recipe.validation_count);
         let validation = cases.split_off(recipe.train_count);
         Ok(Self { train: cases, validation, test, hash, skipped: Vec::new(), notes: Vec::new() })
@@ -78,7 +83,16 @@ impl Splits {
         };
         let roster = Roster::of(&cases);
         let stated = dataset.stated_split(&roster)?;
-        let mut parts = Self::parts(cases, &roster, stated, recipe)?;
+        let mut notes = dataset.notes();
+        if stated.is_some() && recipe.folds > 0 {
+            notes.push(format!(
+                "{}: the split that the data set states is not used: of {} folds each is kept from one model and \
+                 scored by it",
+                path.display(),
+                recipe.folds
+            ));
+        }
+        let parts = Self::parts(cases, &roster, stated, recipe)?;
         if !parts.contains_key(TRAIN) {
             let parts: Vec<_> = parts.into_keys().collect();
             return Err(multivalued_data::Error::dataset(
@@ -87,15 +101,49 @@ impl Splits {
             )
             .into());
         }
+        Ok(Self::of_parts(parts, roster.hash().to_string(), skipped, notes))
+    }
+
+    fn of_parts(
+        mut parts: BTreeMap<String, Vec<Case>>,
+        hash: String,
+        skipped: Vec<String>,
+        notes: Vec<String>,
+    ) -> Self {
         let mut take = |part: &str| parts.remove(part).unwrap_or_default();
         let (train, validation, test) = (take(TRAIN), take(VALIDATION), take(TEST));
-        let hash = roster.hash().to_string();
-        Ok(Self { train, validation, test, hash, skipped, notes: dataset.notes() })
+        Self { train, validation, test, hash, skipped, notes }
+    }
+
+    /// The fold of each case, from 1 on, by which models of a cross-validation did not see it.
+    pub fn folds(roster: &Roster, recipe: &DataRecipe) -> Result<HashMap<String, usize>> {
+        let groups: HashSet<&String> = roster.members().iter().map(|(_, group)| group).collect();
+        // Each fold is scored by a model that other groups trained and still others chose.
+        let needed = recipe.folds.max(if recipe.validation_share > 0.0 { 3 } else { 2 });
+        if groups.len() < needed {
+            return Err(Error::recipe(
+                "data.folds",
+                format!(
+                    "{} folds need at least {needed} groups (patients), and the data have {}; use fewer folds, or \
+                     name the groups by --group-by",
+                    recipe.folds,
+                    groups.len()
+                ),
+            ));
+        }
+        let split = Split::k_fold(roster, recipe.folds, recipe.seed)?;
+        let mut folds = HashMap::new();
+        for fold in 0..recipe.folds {
+            folds.extend(split.fold(fold)?.1.into_iter().map(|id| (id.to_owned(), fold + 1)));
+        }
+        Ok(folds)
     }
 
     /// A data set's cases by part, as a training by this recipe takes them; no part is empty. Its own split is
     /// kept where it states one (`val` is `validation`), else its groups are split by the recipe's shares and
-    /// seed. A stated split without validation cases gives up the recipe's share of its training groups.
+    /// seed. A stated split without validation cases gives up the recipe's share of its training groups. One fold
+    /// of a cross-validation is the test part, whatever split is stated; where no fold is named, all cases are to
+    /// train on, in turn.
     pub fn parts(
         cases: Vec<Case>,
         roster: &Roster,
@@ -103,6 +151,15 @@ impl Splits {
         recipe: &DataRecipe,
     ) -> Result<BTreeMap<String, Vec<Case>>> {
         let split = match stated {
+            _ if recipe.folds > 0 => {
+                let folds = Self::folds(roster, recipe)?;
+                let mut parts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+                for (id, fold) in folds {
+                    let part = if fold == recipe.fold { TEST } else { TRAIN };
+                    parts.entry(part.to_owned()).or_default().push(id);
+                }
+                Split::from_parts(roster, parts)?
+            }
             Some(split) => split,
             None => {
                 let rest = 1.0 - recipe.validation_share - recipe.test_share;
@@ -124,6 +181,7 @@ impl Splits {
         }
         if !parts.contains_key(VALIDATION)
             && recipe.validation_share > 0.0
+            && (recipe.folds == 0 || recipe.fold > 0)
             && let Some(train) = parts.remove(TRAIN)
         {
             let shares = [(TRAIN, 1.0 - recipe.validation_share), (VALIDATION, recipe.validation_share)];
@@ -156,6 +214,42 @@ fn options(recipe: &DataRecipe) -> Result<Options> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_case_is_in_the_test_part_of_one_fold_and_no_group_is_torn_apart() {
+        let mut cases = crate::fixture::cases(23, [16, 16], 1, 1);
+        for (at, case) in cases.iter_mut().enumerate() {
+            case.group = format!("patient-{}", at / 2);
+        }
+        let roster = Roster::of(&cases);
+        let recipe = DataRecipe { folds: 4, validation_share: 0.2, ..DataRecipe::default() };
+        let parts = |fold: usize, stated: Option<Split>| {
+            let recipe = DataRecipe { fold, ..recipe.clone() };
+            Splits::parts(cases.clone(), &roster, stated, &recipe).unwrap()
+        };
+        let mut tested: Vec<String> = Vec::new();
+        for fold in 1..=4 {
+            let parts = parts(fold, None);
+            assert_eq!(parts.keys().collect::<Vec<_>>(), ["test", "train", "validation"]);
+            assert_eq!(parts.values().map(Vec::len).sum::<usize>(), 23);
+            let groups = |part: &str| parts[part].iter().map(|one| one.group.clone()).collect::<HashSet<_>>();
+            for (a, b) in [("test", "train"), ("test", "validation"), ("train", "validation")] {
+                assert!(groups(a).is_disjoint(&groups(b)), "{a} and {b} of fold {fold}");
+            }
+            tested.extend(parts["test"].iter().map(|case| case.id.clone()));
+        }
+        tested.sort();
+        let mut all: Vec<String> = cases.iter().map(|case| case.id.clone()).collect();
+        all.sort();
+        assert_eq!(tested, all);
+        // A stated split changes nothing, and without a fold there is one part.
+        let stated = Split::by_group(&roster, &[("train", 0.5), ("test", 0.5)], 9).unwrap();
+        assert_eq!(parts(2, Some(stated.clone())), parts(2, None));
+        assert_eq!(parts(0, Some(stated))["train"].len(), 23);
+        // Twelve groups.
+        let refused = Splits::folds(&roster, &DataRecipe { folds: 13, ..recipe }).unwrap_err().to_string();
+        assert!(refused.contains("data.folds") && refused.contains("the data have 12"), "{refused}");
+    }
 
     #[test]
     fn the_hash_is_of_all_parts() {

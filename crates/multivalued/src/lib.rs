@@ -40,6 +40,7 @@ mod error;
 #[cfg(test)]
 mod fixture;
 mod loss;
+pub mod mixture;
 mod model;
 mod network;
 pub mod plan;
@@ -52,6 +53,7 @@ mod verdict;
 pub use conformal::Coverage;
 pub use data::Splits;
 pub use error::{Error, Result};
+pub use mixture::Mixture;
 pub use model::{Model, simplex_etf};
 pub use network::Network;
 pub use plan::Plan;

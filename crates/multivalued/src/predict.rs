@@ -310,7 +310,7 @@ pub(crate) fn mask_of(logits: &[f32], width: usize, height: usize, channels: usi
 }
 
 /// Merges outputs that overlap at least `merge_iou` into the more probable one, then renormalises.
-fn settle(sorted: Vec<Hypothesis>, merge_iou: f32) -> Prediction {
+pub(crate) fn settle(sorted: Vec<Hypothesis>, merge_iou: f32) -> Prediction {
     let mut kept: Vec<Hypothesis> = Vec::with_capacity(sorted.len());
     for hypothesis in sorted {
         let same = kept.iter_mut().find(|other| {

@@ -72,6 +72,11 @@ pub struct DataRecipe {
     pub validation_share: f64,
     /// Share of a data set's groups kept for testing, where it states no split.
     pub test_share: f64,
+    /// Parts of a cross-validation: the groups of all cases are cut into so many, whatever split is stated; 0 for
+    /// none.
+    pub folds: usize,
+    /// Which of them this training is scored on and does not see, from 1 on; 0 stands for all of them in turn.
+    pub fold: usize,
     /// Seed of the synthetic task and of splits.
     pub seed: u64,
     /// How raw values become network input.
@@ -95,6 +100,8 @@ impl Default for DataRecipe {
             test_count: 200,
             validation_share: 0.1,
             test_share: 0.2,
+            folds: 0,
+            fold: 0,
             seed: 1,
             normalise: Normalisation::MinMax,
             resize: None,
@@ -384,6 +391,8 @@ pub struct TrainRecipe {
     pub patience: u64,
     /// Seed of the weights, the order of cases and the draws of annotations.
     pub seed: u64,
+    /// A run or model whose weights the training starts from, where they fit; empty to start anew.
+    pub from: String,
 }
 
 impl Default for TrainRecipe {
@@ -406,6 +415,7 @@ impl Default for TrainRecipe {
             validate_every: 10,
             patience: 0,
             seed: 1,
+            from: String::new(),
         }
     }
 }

@@ -131,11 +131,10 @@ impl Verdict {
             && may_fail
         {
             self.useful = false;
-            self.findings.push(
-                "all annotations take one code although raters differ: the codebook has collapsed; train longer, or \
-                 with more data"
-                    .into(),
-            );
+            // First, since it is why the model is not to be used, however good its scores are.
+            let collapsed = "all annotations take one code although raters differ: the codebook has collapsed; train \
+                             longer, or with more data";
+            self.findings.insert(0, collapsed.into());
         }
         self.findings.push(settled(trained));
         let groups = groups(cases).len();
@@ -147,7 +146,11 @@ impl Verdict {
             Some([low, high]) => self.findings.push(format!(
                 "the gain is {:.4}, 95 % interval {low:.4} to {high:.4} over {groups} groups{}",
                 self.gain,
-                if groups < 20 { "; --folds 5 would score every case" } else { "" }
+                if groups < 20 && trained.recipe.data.folds == 0 {
+                    "; --folds 5 would score every case"
+                } else {
+                    ""
+                }
             )),
         }
     }

@@ -19,7 +19,9 @@ use crate::terminal::say_lines;
 #[command(
     after_help = "Examples:\n  multivalued calibrate runs/lidc\n  multivalued calibrate runs/lidc --coverage \
 0.95 --data held-out.jsonl\n\nThe level holds for new images that are like the calibration images. \
-Those should not have been trained on; the validation part, which chose the model, is a little too kind."
+Those should not have been trained on; the validation part, which chose the model, is a little too kind. A \
+cross-validation is calibrated on all its cases, each predicted by the model that did not see it; for all models \
+together, which predict a little better, the level is then approximate."
 )]
 pub struct Calibrate {
     /// The run's folder
@@ -51,7 +53,7 @@ impl Calibrate {
             None => Cases::of_run(&run)?,
         };
         let (part, calibration) = cases.take(self.split.as_deref(), VALIDATION)?;
-        let predictions = model.predict_cases(&calibration)?;
+        let predictions = model.predict_part(&cases, &calibration)?;
         let coverage = Coverage::calibrate(self.coverage, &calibration, &predictions)
             .map_err(|error| levels::refused(error, format!("the part '{part}'")))?;
         levels::add(&run, coverage)?;

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use multivalued::Model;
 use multivalued::recipe::{DataRecipe, MethodKind};
-use multivalued::shipped;
 use multivalued_data::dataset::{Dataset, Layout};
 use multivalued_data::report::{NOT_KNOWN, Report};
 use multivalued_engine::Device;
@@ -15,7 +14,8 @@ use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::log::{self, Record};
 use crate::run::RunFolder;
-use crate::run::cases::ALL;
+use crate::run::cases::{ALL, FOLDS, hash_trained_on};
+use crate::run::hand_on::HandedOn;
 use crate::run::model::RunModel;
 use crate::terminal::say;
 
@@ -77,7 +77,7 @@ impl Export {
             Some(text) => text.clone(),
             None => attribution(&model.recipe().data)?,
         };
-        let (weights, recipe) = model.predictor().shipped()?;
+        let handed_on = HandedOn::new(model.mixture(), hash_trained_on(&run)?)?;
         folder::make_empty(&self.out)?;
         let card = Card {
             out: &self.out,
@@ -85,22 +85,22 @@ impl Export {
             report: &report,
             log: &log,
             source: &source,
-            size: weights.len(),
+            size: handed_on.weights,
         };
         let card = card.render()?;
         let report = Report { images: Vec::new(), ..report };
-        folder::write(&self.out.join(shipped::WEIGHTS), &weights)?;
         folder::write(&self.out.join("report.json"), (report.to_json() + "\n").as_bytes())?;
         folder::write(&self.out.join("README.md"), card.as_bytes())?;
         if run.coverage().is_file() {
             let levels = folder::read_text(&run.coverage())?;
             folder::write(&self.out.join("coverage.json"), levels.as_bytes())?;
         }
-        let checksums = shipped::checksums(&weights, &recipe);
-        folder::write(&self.out.join(shipped::CHECKSUMS), checksums.as_bytes())?;
-        // Last: with it the folder is a model.
-        folder::write(&self.out.join(shipped::RECIPE), recipe.as_bytes())?;
-        say(&format!("model of {} in {}; read its README.md", megabytes(weights.len()), self.out.display()))
+        handed_on.write(&self.out)?;
+        say(&format!(
+            "model of {} in {}; read its README.md",
+            megabytes(handed_on.weights),
+            self.out.display()
+        ))
     }
 }
 
@@ -150,7 +150,9 @@ impl Card<'_> {
 
     fn facts(&self) -> Outcome<String> {
         let recipe = self.model.recipe();
-        let network = self.model.predictor().network();
+        let members = self.model.mixture().members();
+        // Members of a mixture are alike but for their weights, or their own recipes say how they differ.
+        let network = members[0].network();
         let method = match recipe.method.kind {
             MethodKind::Multivalued => {
                 let active = network.model().map_or(Ok(0), Model::active_code_count)?;
@@ -164,7 +166,14 @@ impl Card<'_> {
             }
             MethodKind::Unet => "U-Net, one output".into(),
         };
-        let mut rows = vec![
+        let mut rows = Vec::new();
+        if members.len() > 1 {
+            rows.push((
+                "models",
+                format!("{} that predict together; the first of them is this", members.len()),
+            ));
+        }
+        rows.extend([
             ("method", method),
             (
                 "network",
@@ -184,7 +193,7 @@ impl Card<'_> {
                 ),
             ),
             ("output", format!("masks of {} class(es)", recipe.model.classes)),
-        ];
+        ]);
         if recipe.predict.views > 1 {
             let views = recipe.predict.views;
             rows.push(("prediction", format!("means over {views} views of an image; `--views 1` takes one")));
@@ -214,6 +223,11 @@ impl Card<'_> {
                 format!(" BLAKE3 of the data scored, ids and content: `{hash}`.")
             });
         let (parts, elsewhere) = match self.scored_elsewhere() {
+            false if self.report.split == FOLDS => (
+                "the folds of a cross-validation",
+                " Every case was scored by the one model that did not see it; all models together are not scored by \
+                 cases of their own data.",
+            ),
             false => ("training, validation and test", ""),
             true => (
                 "training and validation",
@@ -237,6 +251,7 @@ impl Card<'_> {
     fn scored(&self) -> String {
         let part = match self.report.split.as_str() {
             ALL => "All cases".to_owned(),
+            FOLDS => "Cross-validation".to_owned(),
             part => format!("Part `{part}`"),
         };
         let whose = if self.scored_elsewhere() { " of a data set that was not trained on" } else { "" };

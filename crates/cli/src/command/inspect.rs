@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use multivalued::Predictor;
 use multivalued::recipe::MethodKind;
 use multivalued_data::{Case, Hypothesis, Mask, Prediction, files};
 
@@ -57,7 +58,8 @@ impl Inspect {
         }
         let model = RunModel::of_run(&run, &device)?;
         say_lines(&facts(&model)?)?;
-        if model.recipe().method.kind != MethodKind::Multivalued {
+        // Codes of different models mean different things.
+        if model.recipe().method.kind != MethodKind::Multivalued || model.mixture().members().len() > 1 {
             return Ok(());
         }
         let mut cases = match &self.data {
@@ -88,9 +90,23 @@ impl Inspect {
     }
 }
 
-/// What the model is made of.
+/// What the model is made of; of a mixture each member.
 fn facts(model: &RunModel) -> Outcome<String> {
-    let (recipe, network) = (model.recipe(), model.predictor().network());
+    let members = model.mixture().members();
+    let mut rows = Vec::new();
+    if members.len() > 1 {
+        let what =
+            format!("{} models that predict together; inspect a member to see its codes", members.len());
+        rows.push(("mixture".to_owned(), what));
+    }
+    for member in members {
+        rows.extend(facts_of(member)?);
+    }
+    Ok(two_columns(&rows))
+}
+
+fn facts_of(model: &Predictor) -> Outcome<Vec<(String, String)>> {
+    let (recipe, network) = (model.recipe(), model.network());
     let method = match recipe.method.kind {
         MethodKind::Multivalued => "multivalued".into(),
         MethodKind::ProbabilisticUnet => {
@@ -107,7 +123,7 @@ fn facts(model: &RunModel) -> Outcome<String> {
         let (active, all) = (model.active_code_count()?, recipe.model.code_count);
         rows.push(("codes that take part".into(), format!("{active} of {all}")));
     }
-    Ok(two_columns(&rows))
+    Ok(rows)
 }
 
 /// How the training went, each curve as one line of blocks.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod calibrate;
+mod combine;
 mod compare;
 mod completions;
 mod demo;
@@ -43,6 +44,7 @@ enum Command {
     Predict(predict::Predict),
     Evaluate(evaluate::Evaluate),
     Calibrate(calibrate::Calibrate),
+    Combine(combine::Combine),
     Export(export::Export),
     Inspect(inspect::Inspect),
     Compare(compare::Compare),
@@ -63,6 +65,7 @@ impl Program {
             Command::Predict(command) => command.run(),
             Command::Evaluate(command) => command.run(),
             Command::Calibrate(command) => command.run(),
+            Command::Combine(command) => command.run(),
             Command::Export(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Compare(command) => command.run(),

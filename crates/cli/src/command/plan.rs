@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use multivalued::recipe::DataRecipe;
+use multivalued::recipe::{DataRecipe, ModelRecipe};
 use multivalued::{Plan, Recipe, Splits};
 use multivalued_data::Case;
 use multivalued_data::fingerprint::Fingerprint;
@@ -44,7 +44,7 @@ impl PlanCommand {
         let out = self.out.as_deref().map(Document::named).transpose()?;
         let device = self.device.open(Recipe::default().train.precision)?;
         let data = data_of(&self.data, &self.loading)?;
-        let plan = planned(&data, self.minutes, &device)?;
+        let plan = planned(&data, self.minutes, None, &device)?;
         match out {
             Some(out) => out.write(plan.to_toml().as_bytes()),
             None => say_quoted(plan.to_toml().trim_end()),
@@ -62,20 +62,33 @@ pub fn minutes(text: &str) -> Result<f64, String> {
 
 /// A recipe's data table for a data set on disk.
 pub fn data_of(path: &std::path::Path, loading: &Loading) -> Outcome<DataRecipe> {
-    // The run is read from anywhere later.
-    let full = path.canonicalize().map_err(|error| Failure::io(path, &error))?;
-    let Some(text) = full.to_str() else {
-        return Err(Failure::user(path.display(), "its name is not UTF-8; rename it"));
-    };
     let mut recipe = Recipe::default();
-    recipe.data.path = text.to_owned();
+    recipe.data.path = full_path(path)?;
     loading.write_to(&mut recipe);
     Ok(recipe.data)
 }
 
+/// A path as a recipe keeps it: the run is read from anywhere later.
+pub fn full_path(path: &std::path::Path) -> Outcome<String> {
+    let full = path.canonicalize().map_err(|error| Failure::io(path, &error))?;
+    match full.to_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(Failure::user(path.display(), "its name is not UTF-8; rename it")),
+    }
+}
+
 /// Loads the data, says what they are like, and plans.
-pub fn planned(data: &DataRecipe, minutes: Option<f64>, device: &Device) -> Outcome<Plan> {
-    let Splits { train, validation, skipped, notes, .. } = Splits::load(data)?;
+/// The network is that of `from`, where its weights shall be taken.
+pub fn planned(
+    data: &DataRecipe,
+    minutes: Option<f64>,
+    from: Option<&ModelRecipe>,
+    device: &Device,
+) -> Outcome<Plan> {
+    // All folds are planned by the first.
+    let fold = if data.folds > 0 { data.fold.max(1) } else { 0 };
+    let Splits { train, validation, skipped, notes, .. } =
+        Splits::load(&DataRecipe { fold, ..data.clone() })?;
     tell_notes(&notes);
     tell_skipped(&skipped);
     let found = Fingerprint::of(&train);
@@ -83,6 +96,9 @@ pub fn planned(data: &DataRecipe, minutes: Option<f64>, device: &Device) -> Outc
     let mut plan = Plan::new(&found, train.len(), validation.len(), matches!(device, Device::Cuda(_)));
     let DataRecipe { validation_share, normalise, resize, .. } = plan.recipe.data.clone();
     plan.recipe.data = DataRecipe { validation_share, normalise, resize, ..data.clone() };
+    if let Some(model) = from {
+        plan.start_from(model);
+    }
     plan.recipe.validate()?;
     timed(&mut plan, minutes, &train, device)?;
     for warning in &plan.warnings {

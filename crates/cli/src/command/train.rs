@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use multivalued::Recipe;
+use multivalued::mixture::MOST_MEMBERS;
 use multivalued::recipe::BUILT_IN;
 use multivalued_engine::Device;
 
 use super::options::Loading;
-use super::plan::{data_of, planned};
+use super::plan::{data_of, full_path, planned};
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
@@ -17,6 +18,7 @@ use crate::run::RunFolder;
 use crate::run::cases::{Cases, TEST, VALIDATION};
 use crate::run::difference::changes;
 use crate::run::evaluation::Evaluation;
+use crate::run::folds::cross_validated;
 use crate::run::model::RunModel;
 use crate::run::training::Training;
 use crate::terminal::{complain, say, say_lines};
@@ -33,9 +35,16 @@ pub struct Train {
     data: Option<PathBuf>,
     #[command(flatten)]
     loading: Loading,
-    /// Minutes that the training may take: a planned one is scaled to them, a recipe is followed for so long
+    /// Minutes that the training (with --folds all of them together) may take: a planned one is scaled to them, a recipe is followed for so long
     #[arg(long, value_parser = super::plan::minutes, conflicts_with = "resume")]
     minutes: Option<f64>,
+    /// Cross-validation: cut the groups (patients) into K folds and train K models, each without one of them. Every
+    /// case is scored by the model that did not see it; all models together are the result
+    #[arg(long, value_name = "K", value_parser = folds)]
+    folds: Option<usize>,
+    /// Start from the weights of a run or model, where they fit; a planned recipe takes its network from there
+    #[arg(long, value_name = "MODEL")]
+    from: Option<PathBuf>,
     /// Change a key of the recipe; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -59,7 +68,8 @@ pub struct Train {
 fn after_help() -> String {
     let recipes: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
     format!(
-        "Examples:\n  multivalued train --data data/ --minutes 10\n  multivalued train shapes-tiny\n  \
+        "Examples:\n  multivalued train --data data/ --minutes 10\n  multivalued train --data data/ --folds 5 --out \
+         runs/mine\n  multivalued train --data data/ --from models/lidc\n  multivalued train shapes-tiny\n  \
          multivalued train lidc --data data/lidc --out runs/lidc\n  multivalued train my.toml --set train.steps=20000 --seed 2\n  multivalued train --resume --out \
          runs/lidc\n\nRecipes that come with the program: {}.\n\ndocs/recipe.md lists every key of a recipe, \
          docs/run-folder.md what a run leaves.",
@@ -91,6 +101,11 @@ impl Train {
         let (text, device) = match (going_on, given, &self.data) {
             (true, given, _) => {
                 let recipe = same_recipe(&run, given)?;
+                if let Some(folds) = self.folds.filter(|folds| *folds != recipe.data.folds) {
+                    let reason =
+                        format!("was begun with --folds {}, not {folds}; leave it away", recipe.data.folds);
+                    return Err(Failure::user(out.display(), reason));
+                }
                 let device = self.device.open(recipe.train.precision)?;
                 // As it was written, comments included.
                 (RecipeText { text: folder::read_text(&run.recipe())?, recipe }, device)
@@ -104,7 +119,11 @@ impl Train {
                 return Err(RunFolder::open(&out).err().unwrap_or(Failure::OutputClosed));
             }
         };
-        trained(&run, &text, &device, save_every).map(|_| ())
+        match text.recipe.data.folds > 0 && text.recipe.data.fold == 0 {
+            true => cross_validated(&run, &text, &device, save_every)?,
+            false => trained(&run, &text, &device, save_every)?,
+        };
+        Ok(())
     }
 
     /// What the run is called where no folder is named: after its recipe, or after its data.
@@ -128,8 +147,11 @@ impl Train {
         {
             wanted.set(set)?;
         }
+        wanted.data.folds = self.folds.unwrap_or(wanted.data.folds);
         let device = self.device.open(wanted.train.precision)?;
-        let mut plan = planned(&wanted.data, self.minutes, &device)?;
+        let from = self.from.as_deref().map(|from| RunModel::of_path(from, &Device::cpu())).transpose()?;
+        let from = from.as_ref().map(|model| &model.recipe().model);
+        let mut plan = planned(&wanted.data, self.minutes_each(&wanted), from, &device)?;
         self.change(&mut plan.recipe)?;
         Ok((RecipeText { text: plan.to_toml(), recipe: plan.recipe }, device))
     }
@@ -142,7 +164,11 @@ impl Train {
             recipe.data.task.clear();
         }
         self.loading.write_to(&mut recipe);
-        if let Some(minutes) = self.minutes {
+        for set in self.sets.iter().filter(|set| set.starts_with("data.fold")) {
+            recipe.set(set)?;
+        }
+        recipe.data.folds = self.folds.unwrap_or(recipe.data.folds);
+        if let Some(minutes) = self.minutes_each(&recipe) {
             recipe.train.minutes = minutes;
             (recipe.train.steps, recipe.train.epochs) = (0, 0);
         }
@@ -150,13 +176,22 @@ impl Train {
         Ok(recipe)
     }
 
-    /// Applies --set and --seed.
+    /// The minutes of one training of those that the recipe asks for.
+    fn minutes_each(&self, recipe: &Recipe) -> Option<f64> {
+        let trainings = if recipe.data.fold == 0 { recipe.data.folds.max(1) } else { 1 };
+        Some(self.minutes? / trainings as f64)
+    }
+
+    /// Applies --set, --seed and --from.
     fn change(&self, recipe: &mut Recipe) -> Outcome {
         for set in &self.sets {
             recipe.set(set)?;
         }
         if let Some(seed) = self.seed {
             recipe.train.seed = seed;
+        }
+        if let Some(from) = &self.from {
+            recipe.train.from = full_path(from)?;
         }
         Ok(recipe.validate()?)
     }
@@ -169,6 +204,28 @@ pub struct RecipeText {
     pub recipe: Recipe,
     /// As it is written: a planned one has the reasons for its choices.
     pub text: String,
+}
+
+impl RecipeText {
+    /// The same for one fold of a cross-validation.
+    pub fn of_fold(&self, fold: usize) -> Outcome<Self> {
+        let mut recipe = self.recipe.clone();
+        recipe.data.fold = fold;
+        // The reasons stay where only this line changes.
+        let text = self.text.replacen("\nfold = 0\n", &format!("\nfold = {fold}\n"), 1);
+        match Recipe::parse(&text, "recipe.toml")? == recipe {
+            true => Ok(Self { recipe, text }),
+            false => Ok(recipe.into()),
+        }
+    }
+}
+
+/// A number of folds.
+fn folds(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(folds) if (2..=MOST_MEMBERS).contains(&folds) => Ok(folds),
+        _ => Err(format!("a cross-validation has 2 to {MOST_MEMBERS} folds, such as 5")),
+    }
 }
 
 impl From<Recipe> for RecipeText {
@@ -184,11 +241,7 @@ pub fn trained(
     device: &Device,
     save_every: Duration,
 ) -> Outcome<Evaluation> {
-    let lock = run.lock()?;
-    Training { run, recipe, device, save_every }.run(&lock)?;
-    let mut cases = Cases::of_run(run)?;
-    let part = [TEST, VALIDATION].into_iter().find(|part| cases.has(part));
-    let Some(part) = part else {
+    let Some(evaluation) = trained_and_scored(run, recipe, device, save_every)? else {
         complain("the data have neither a test nor a validation part: nothing to evaluate");
         say(&format!("trained model: {}", run.best().display()))?;
         return Err(Failure::BelowBound(format!(
@@ -196,13 +249,32 @@ pub fn trained(
             run.path().display()
         )));
     };
+    conclude(run, evaluation)
+}
+
+/// Trains, evaluates on the test part and publishes; none where there are no cases to evaluate on.
+pub fn trained_and_scored(
+    run: &RunFolder,
+    recipe: &RecipeText,
+    device: &Device,
+    save_every: Duration,
+) -> Outcome<Option<Evaluation>> {
+    let lock = run.lock()?;
+    Training { run, recipe, device, save_every }.run(&lock)?;
+    let mut cases = Cases::of_run(run)?;
+    let Some(part) = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)) else { return Ok(None) };
     if part == VALIDATION {
         complain("the data have no test part: the scores are of the cases that the model was chosen by");
     }
     let (_, training) = cases.take(Some("train"), "train")?;
-    let evaluation =
-        Evaluation::of(&RunModel::of_run(run, device)?, cases, Some(part))?.judged(run, &training)?;
+    let evaluation = Evaluation::of(&RunModel::of_run(run, device)?, cases, Some(part))?;
+    let evaluation = evaluation.judged(run, std::slice::from_ref(run), Some(&training))?;
     evaluation.publish(run)?;
+    Ok(Some(evaluation))
+}
+
+/// Prints scores and verdict; a model of no use is a failure.
+pub fn conclude(run: &RunFolder, evaluation: Evaluation) -> Outcome<Evaluation> {
     say_lines(&(evaluation.table() + "\n"))?;
     say(&format!("report page: {}", run.page().display()))?;
     match evaluation.verdict() {

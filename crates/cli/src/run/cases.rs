@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use multivalued::mixture::Members;
 use multivalued::{Recipe, Splits};
 use multivalued_data::Case;
 use multivalued_data::dataset::{Dataset, Options, Roster};
@@ -19,6 +20,8 @@ use crate::terminal::complain;
 pub const TEST: &str = "test";
 /// The part that models are chosen and calibrated by.
 pub const VALIDATION: &str = "validation";
+/// All cases of a cross-validation, each to be predicted by the model that did not see it.
+pub const FOLDS: &str = "folds";
 /// The one part of another data set that states none.
 pub const ALL: &str = "all";
 
@@ -28,6 +31,8 @@ pub struct Cases {
     parts: BTreeMap<String, Vec<Case>>,
     /// Another data set that states no parts: it has one, [`ALL`].
     whole: bool,
+    /// Whether they are all cases of a cross-validation: they have one part, [`FOLDS`].
+    pub by_fold: bool,
     /// BLAKE3 over ids and content.
     pub hash: String,
     /// What was left out for a bad file, by file and reason.
@@ -57,7 +62,21 @@ impl Cases {
         let parts = [("train", train), (VALIDATION, validation), (TEST, test)];
         let parts = parts.into_iter().filter(|(_, cases)| !cases.is_empty());
         let parts = parts.map(|(part, cases)| (part.to_owned(), cases)).collect();
-        Ok(Self { parts, whole: false, hash, skipped })
+        Ok(Self::of_own(parts, &recipe, hash, skipped))
+    }
+
+    /// Cases that the model knows, by its own parts.
+    fn of_own(
+        mut parts: BTreeMap<String, Vec<Case>>,
+        recipe: &Recipe,
+        hash: String,
+        skipped: Vec<String>,
+    ) -> Self {
+        let by_fold = recipe.data.folds > 0 && recipe.data.fold == 0;
+        if by_fold {
+            parts = parts.into_values().map(|cases| (FOLDS.to_owned(), cases)).collect();
+        }
+        Self { parts, whole: false, by_fold, hash, skipped }
     }
 
     /// The cases of a data set that is named beside a run: by the run's own parts where it is the one that was
@@ -92,10 +111,11 @@ impl Cases {
         // A task's cases are split by how they were made; files of them state that themselves.
         if recipe.data.task.is_empty() && hash_trained_on(run)?.is_some_and(|trained_on| trained_on == hash) {
             let parts = Splits::parts(cases, &roster, stated, &recipe.data)?;
-            return Ok(Self { parts, whole: false, hash, skipped });
+            return Ok(Self::of_own(parts, &recipe, hash, skipped));
         }
         let Some(split) = stated else {
-            return Ok(Self { parts: [(ALL.to_owned(), cases)].into(), whole: true, hash, skipped });
+            let parts = [(ALL.to_owned(), cases)].into();
+            return Ok(Self { parts, whole: true, by_fold: false, hash, skipped });
         };
         let mut parts = BTreeMap::new();
         for (part, ids) in split.parts() {
@@ -103,7 +123,7 @@ impl Cases {
             parts.insert(if part == "val" { VALIDATION.to_owned() } else { part.clone() }, chosen);
             cases = rest;
         }
-        Ok(Self { parts, whole: false, hash, skipped })
+        Ok(Self { parts, whole: false, by_fold: false, hash, skipped })
     }
 
     /// Whether a part has cases.
@@ -116,6 +136,7 @@ impl Cases {
     pub fn take(&mut self, asked: Option<&str>, usual: &str) -> Outcome<(String, Vec<Case>)> {
         let part = match asked {
             None if self.whole => ALL,
+            None if self.by_fold => FOLDS,
             Some("val") => VALIDATION,
             part => part.unwrap_or(usual),
         };
@@ -136,14 +157,17 @@ impl Cases {
     }
 }
 
-/// The hash of the data that a run's log says it was trained on.
+/// The hash of the data that a run's log, or a mixture's list of members, says it was trained on.
 fn logged_hash(run: &RunFolder) -> Outcome<Option<String>> {
+    if multivalued::mixture::exists(run.path()) {
+        return Ok(Members::read(run.path())?.data_hash().map(str::to_owned));
+    }
     let log = if run.log().is_file() { log::read(&run.log())? } else { Vec::new() };
     Ok(log::data_hash(&log).map(str::to_owned))
 }
 
 /// The same, also of a model that was handed on: it has no log, but mostly the report on its own data.
-fn hash_trained_on(run: &RunFolder) -> Outcome<Option<String>> {
+pub fn hash_trained_on(run: &RunFolder) -> Outcome<Option<String>> {
     let reported = || {
         // A report that cannot be read says nothing, and must not keep a model from other data.
         let report = Report::read(&run.report()).ok()?;

@@ -35,25 +35,28 @@ impl Evaluation {
     /// Predicts a part's cases, the test part's where none is named, and scores them.
     pub fn of(model: &RunModel, mut cases: Cases, part: Option<&str>) -> Outcome<Self> {
         let (part, parted) = cases.take(part, TEST)?;
-        let predictions = model.predict_cases(&parted)?;
+        let predictions = model.predict_part(&cases, &parted)?;
         let settings = Settings { data_hash: Some(cases.hash), ..Settings::new(part) };
         let (skipped, cases) = (cases.skipped, parted);
         let report = evaluate(&cases, &predictions, &settings)?;
         Ok(Self { report, skipped, cases, predictions, verdict: None })
     }
 
-    /// The same with a verdict on the training that just ended.
-    pub fn judged(mut self, run: &RunFolder, training: &[Case]) -> Outcome<Self> {
+    /// The same with a verdict on the training that just ended, or on those of all folds. Of folds no cases are
+    /// named: each of the scored ones was trained on by the others.
+    pub fn judged(
+        mut self,
+        run: &RunFolder,
+        trained: &[RunFolder],
+        training: Option<&[Case]>,
+    ) -> Outcome<Self> {
         let recipe = Recipe::read(&run.recipe())?;
-        let log = log::read(&run.log())?;
-        let (mut steps, mut validations, mut used_codes) = (0, Vec::new(), None);
-        for record in &log {
-            if let Record::Epoch { step, numbers, .. } = record {
-                steps = *step;
-                validations.extend(numbers.get("validation.ged_limit").map(|ged| (*step, *ged)));
-                used_codes = numbers.get("codes.used_codes").map(|codes| *codes as usize);
-            }
+        let mut curves = Vec::new();
+        for run in trained {
+            curves.push(Curve::of(&log::read(&run.log())?));
         }
+        let Curve { steps, validations, used_codes } = Curve::mean(&curves);
+        let training = training.unwrap_or(&self.cases);
         let trained = Trained { recipe: &recipe, steps, validations: &validations, used_codes, training };
         self.verdict = Some(Verdict::new(&trained, &self.report.split, &self.cases, &self.predictions)?);
         Ok(self)
@@ -130,6 +133,42 @@ impl Evaluation {
     }
 }
 
+/// What a verdict asks of a training's log.
+struct Curve {
+    steps: u64,
+    /// Step and GED.
+    validations: Vec<(u64, f64)>,
+    used_codes: Option<usize>,
+}
+
+impl Curve {
+    fn of(log: &[Record]) -> Self {
+        let (mut steps, mut validations, mut used_codes) = (0, Vec::new(), None);
+        for record in log {
+            if let Record::Epoch { step, numbers, .. } = record {
+                steps = *step;
+                validations.extend(numbers.get("validation.ged_limit").map(|ged| (*step, *ged)));
+                used_codes = numbers.get("used_codes").map(|codes| *codes as usize);
+            }
+        }
+        Self { steps, validations, used_codes }
+    }
+
+    /// Validations as far as all trainings came, and the fewest codes: one that collapsed is one too many.
+    fn mean(curves: &[Self]) -> Self {
+        let shortest = curves.iter().map(|one| one.validations.len()).min().unwrap_or(0);
+        let mean = |at: usize| {
+            let sum: f64 = curves.iter().map(|one| one.validations[at].1).sum();
+            (curves[0].validations[at].0, sum / curves.len() as f64)
+        };
+        Self {
+            steps: curves.iter().map(|one| one.steps).max().unwrap_or(0),
+            validations: (0..shortest).map(mean).collect(),
+            used_codes: curves.iter().filter_map(|one| one.used_codes).min(),
+        }
+    }
+}
+
 /// Where a run comes from, as its log tells.
 fn facts(log: &[Record]) -> Vec<(String, String)> {
     let mut facts = Vec::new();
@@ -147,4 +186,33 @@ fn facts(log: &[Record]) -> Vec<(String, String)> {
         format!("version {}, commit {}", env!("CARGO_PKG_VERSION"), env!("MULTIVALUED_COMMIT")),
     ));
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(geds: &[f64], used_codes: f64) -> Vec<Record> {
+        let epoch = |(at, ged): (usize, &f64)| Record::Epoch {
+            step: 10 * (at as u64 + 1),
+            epoch: at as u64 + 1,
+            seconds: 1.0,
+            // The names under which docs/run-folder.md lists them.
+            numbers: [("used_codes".to_owned(), used_codes), ("validation.ged_limit".to_owned(), *ged)]
+                .into(),
+        };
+        geds.iter().enumerate().map(epoch).collect()
+    }
+
+    #[test]
+    fn a_verdict_hears_of_validations_and_of_codes_that_collapsed() {
+        let one = Curve::of(&log(&[0.5, 0.3, 0.2], 4.0));
+        assert_eq!((one.steps, one.used_codes), (30, Some(4)));
+        let collapsed = Curve::of(&log(&[0.7, 0.5], 1.0));
+        let mean = Curve::mean(&[one, collapsed]);
+        assert_eq!((mean.steps, mean.used_codes), (30, Some(1)));
+        assert_eq!(mean.validations, [(10, 0.6), (20, 0.4)]);
+        let none = Curve::of(&[]);
+        assert_eq!((none.steps, none.validations.len(), none.used_codes), (0, 0, None));
+    }
 }

@@ -8,8 +8,8 @@
 //! | the same, where that takes longer than [`PATIENCE`] | ends the process; the checkpoint before stays |
 //! | the same, the second one | ends the process at once |
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -48,15 +48,10 @@ pub struct Interrupt {
 impl Interrupt {
     /// Listens from now on. Until then signals do what the system lets them do: they end the process.
     pub fn listen(run: &RunFolder) -> Outcome<Self> {
-        let interrupt = Self { signal: Arc::default(), at_once: Arc::default(), over: Arc::default() };
-        for signal in SIGNALS.into_iter().filter(|&signal| !is_ignored(signal)) {
-            let (number, at_once) = (&interrupt.signal, &interrupt.at_once);
-            // In this order: the first signal finds the flag down and only raises it.
-            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(at_once))
-                .and_then(|_| flag::register(signal, Arc::clone(at_once)))
-                .and_then(|_| flag::register_usize(signal, Arc::clone(number), signal as usize))
-                .map_err(|error| Failure::Io(format!("signals: {error}")))?;
-        }
+        let (signal, at_once) = listening()?;
+        signal.store(0, Ordering::SeqCst);
+        at_once.store(false, Ordering::SeqCst);
+        let interrupt = Self { signal, at_once, over: Arc::default() };
         let (signal, over) = (Arc::clone(&interrupt.signal), Arc::clone(&interrupt.over));
         let run = run.clone();
         thread::spawn(move || watch(&signal, &over, &run));
@@ -74,6 +69,24 @@ impl Interrupt {
         self.at_once.store(true, Ordering::SeqCst);
         self.is_asked()
     }
+}
+
+/// The flags that signals raise. A handler stays for as long as the process lives, so that there is one for all
+/// trainings of a process.
+fn listening() -> Outcome<(Arc<AtomicUsize>, Arc<AtomicBool>)> {
+    static FLAGS: OnceLock<(Arc<AtomicUsize>, Arc<AtomicBool>)> = OnceLock::new();
+    if let Some(flags) = FLAGS.get() {
+        return Ok(flags.clone());
+    }
+    let (number, at_once) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    for signal in SIGNALS.into_iter().filter(|&signal| !is_ignored(signal)) {
+        // In this order: the first signal finds the flag down and only raises it.
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&at_once))
+            .and_then(|_| flag::register(signal, Arc::clone(&at_once)))
+            .and_then(|_| flag::register_usize(signal, Arc::clone(&number), signal as usize))
+            .map_err(|error| Failure::Io(format!("signals: {error}")))?;
+    }
+    Ok(FLAGS.get_or_init(|| (number, at_once)).clone())
 }
 
 /// Ends the process where the steps do not end soon enough after a signal.

@@ -6,6 +6,8 @@ pub mod cases;
 pub mod counting;
 pub mod difference;
 pub mod evaluation;
+pub mod folds;
+pub mod hand_on;
 pub mod interrupt;
 pub mod levels;
 pub mod model;
@@ -16,6 +18,7 @@ use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use multivalued::mixture;
 use multivalued::train::checkpoint;
 use multivalued_data::files;
 
@@ -70,9 +73,19 @@ impl RunFolder {
         std::iter::once(base.join(name)).chain(numbered).find(|path| !path.exists()).unwrap_or_default()
     }
 
-    /// Whether it is no run but a model that `export` wrote.
+    /// Whether it is no run but a model that `export` or `combine` wrote.
     pub fn is_shipped(&self) -> bool {
-        multivalued::shipped::exists(&self.path)
+        multivalued::shipped::exists(&self.path) || mixture::is_handed_on(&self.path)
+    }
+
+    /// The run of a fold of a cross-validation, from 1 on.
+    pub fn fold(&self, fold: usize) -> Self {
+        Self { path: self.path.join(format!("fold-{fold}")) }
+    }
+
+    /// The members of a mixture.
+    pub fn mixture(&self) -> PathBuf {
+        self.path.join(mixture::MIXTURE)
     }
 
     /// The folder itself.
@@ -188,11 +201,11 @@ impl RunFolder {
 
     /// Refuses a folder that holds a link where a file is written, before the work whose result it shall hold.
     fn refuse_links(&self) -> Outcome {
-        let [recipe, log] = [self.recipe(), self.log()];
+        let listed = [self.recipe(), self.log(), self.mixture()];
         let judged = [self.coverage(), self.report(), self.page(), self.fingerprint(), self.verdict()];
         let folders = [self.sheets(), self.events()];
         let sheets = SHEETS.map(|name| self.sheet(name));
-        for path in [&recipe, &log].into_iter().chain(&judged).chain(&folders).chain(&sheets) {
+        for path in listed.iter().chain(&judged).chain(&folders).chain(&sheets) {
             files::refuse_link(path)?;
         }
         checkpoint::refuse_links(&self.last())?;

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use multivalued::train::checkpoint;
-use multivalued::{Predictor, Recipe, shipped};
+use multivalued::{Mixture, Predictor, Recipe, Splits, mixture, shipped};
+use multivalued_data::dataset::Roster;
 use multivalued_data::{Case, Image, Prediction};
 use multivalued_engine::Device;
 
 use super::RunFolder;
+use super::cases::Cases;
 use super::counting::Counting;
 use crate::exit::{Failure, Outcome};
 use crate::terminal::complain;
@@ -15,14 +17,20 @@ use crate::terminal::complain;
 /// Images that are predicted before the progress is shown anew: whole batches of the predictor.
 const BETWEEN_WORDS: usize = 32;
 
-/// A trained model.
+/// What images are called in errors that come from a data set.
+const CASES: &str = "these cases";
+
+/// A trained model, or several that predict together.
 pub struct RunModel {
-    predictor: Predictor,
+    mixture: Mixture,
 }
 
 impl RunModel {
     /// Reads a run's `best/`, or the model that was handed on as this folder.
     pub fn of_run(run: &RunFolder, device: &Device) -> Outcome<Self> {
+        if mixture::exists(run.path()) {
+            return Ok(Self { mixture: Mixture::open(run.path(), device)? });
+        }
         if run.is_shipped() {
             if !shipped::has_checksums(run.path()) {
                 complain(&format!(
@@ -31,7 +39,7 @@ impl RunModel {
                     shipped::CHECKSUMS
                 ));
             }
-            return Ok(Self { predictor: Predictor::open_shipped(run.path(), device)? });
+            return Ok(Self { mixture: Predictor::open_shipped(run.path(), device)?.into() });
         }
         if !checkpoint::exists(&run.best()) {
             return Err(Failure::user(
@@ -51,25 +59,32 @@ impl RunModel {
     }
 
     fn of_checkpoint(path: &Path, device: &Device) -> Outcome<Self> {
-        Ok(Self { predictor: Predictor::open(path, device)? })
+        Ok(Self { mixture: Predictor::open(path, device)?.into() })
     }
 
     /// The same with another number of views of each image; as its recipe says where none is given.
     pub fn with_views(self, views: Option<usize>) -> Outcome<Self> {
         match views {
-            Some(views) => Ok(Self { predictor: self.predictor.with_views(views)? }),
+            Some(views) => Ok(Self { mixture: self.mixture.with_views(views)? }),
             None => Ok(self),
         }
     }
 
     /// The model's recipe.
     pub fn recipe(&self) -> &Recipe {
-        self.predictor.recipe()
+        self.mixture.recipe()
     }
 
     /// What predicts.
-    pub fn predictor(&self) -> &Predictor {
-        &self.predictor
+    pub fn mixture(&self) -> &Mixture {
+        &self.mixture
+    }
+
+    /// The only model there is, or why it is not alone.
+    pub fn alone(self) -> Result<Predictor, String> {
+        let count = self.mixture.members().len();
+        let reason = || format!("is a mixture of {count} models itself; name one of its members");
+        self.mixture.alone().ok_or_else(reason)
     }
 
     /// The weighted set of each image; `place` names them in errors, `counting` says how far it is.
@@ -81,17 +96,51 @@ impl RunModel {
     ) -> Outcome<Vec<Prediction>> {
         let mut predictions = Vec::with_capacity(images.len());
         let refused = |error| Failure::user(place, error);
-        self.predictor.check(images).map_err(refused)?;
+        self.mixture.check(images).map_err(refused)?;
         for some in images.chunks(BETWEEN_WORDS) {
-            predictions.extend(self.predictor.predict(some).map_err(refused)?);
+            predictions.extend(self.mixture.predict(some).map_err(refused)?);
             counting.reached(predictions.len());
         }
         Ok(predictions)
     }
 
+    /// The same for the cases of a part: those of a cross-validation each by the model that did not see it.
+    pub fn predict_part(&self, of: &Cases, part: &[Case]) -> Outcome<Vec<Prediction>> {
+        match of.by_fold {
+            true => self.predict_by_fold(part),
+            false => self.predict_cases(part),
+        }
+    }
+
     /// The same for cases.
     pub fn predict_cases(&self, cases: &[Case]) -> Outcome<Vec<Prediction>> {
         let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
-        self.predict("these cases", &images, Counting::new(images.len()))
+        self.predict(CASES, &images, Counting::new(images.len()))
+    }
+
+    fn predict_by_fold(&self, cases: &[Case]) -> Outcome<Vec<Prediction>> {
+        let members = self.mixture.members();
+        let data = &self.recipe().data;
+        if data.folds != members.len() {
+            return Err(Failure::user(
+                "data.folds",
+                format!("recipe.toml says {} folds, but there are {} models", data.folds, members.len()),
+            ));
+        }
+        let folds = Splits::folds(&Roster::of(cases), data)?;
+        let mut predicted: Vec<Option<Prediction>> = cases.iter().map(|_| None).collect();
+        let mut counting = Counting::new(cases.len());
+        let mut done = 0;
+        for (fold, member) in (1..).zip(members) {
+            let own: Vec<usize> = (0..cases.len()).filter(|&at| folds[&cases[at].id] == fold).collect();
+            for some in own.chunks(BETWEEN_WORDS) {
+                let images: Vec<&Image> = some.iter().map(|&at| &cases[at].image).collect();
+                let said = member.predict(&images).map_err(|error| Failure::user(CASES, error))?;
+                some.iter().zip(said).for_each(|(&at, one)| predicted[at] = Some(one));
+                done += some.len();
+                counting.reached(done);
+            }
+        }
+        Ok(predicted.into_iter().map(|one| one.expect("every case is in a fold")).collect())
     }
 }

@@ -1,5 +1,6 @@
 //! A training from its recipe to its last checkpoint: logged, watched, interruptible.
 
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use multivalued::Splits;
@@ -12,6 +13,7 @@ use multivalued_engine::Device;
 use super::cases::{tell_notes, tell_skipped};
 use super::difference::changes;
 use super::interrupt::Interrupt;
+use super::model::RunModel;
 use super::progress::{Progress, clock};
 use super::{Lock, RunFolder};
 use crate::command::train::RecipeText;
@@ -54,7 +56,15 @@ impl Training<'_> {
         // A folder without a complete checkpoint is an error, not a reason to begin anew.
         let mut trainer = match checkpoint::exists(&last) || last.exists() {
             true => Trainer::resume(&last, train, validation, &hash, self.device)?,
-            false => Trainer::new(recipe, train, validation, self.device)?,
+            false => {
+                let mut trainer = Trainer::new(recipe, train, validation, self.device)?;
+                if !recipe.train.from.is_empty() {
+                    self.start_from(&mut trainer)?;
+                    // What it started from is not needed again, whenever the process ends.
+                    trainer.save(&last, &hash)?;
+                }
+                trainer
+            }
         };
         if trainer.recipe() != recipe {
             return Err(Failure::user(
@@ -101,6 +111,27 @@ impl Training<'_> {
                 self.run.path().display()
             ))),
         }
+    }
+
+    /// Takes the weights that the recipe names as far as they fit, and tells which do not.
+    fn start_from(&self, trainer: &mut Trainer) -> Outcome {
+        let from = &self.recipe.recipe.train.from;
+        let model = RunModel::of_path(Path::new(from), self.device)?;
+        let model = model.alone().map_err(|reason| Failure::user(from, reason))?;
+        let anew = trainer.start_from(&model)?;
+        let all = trainer.network().parameters().len();
+        let taken = all - anew.len();
+        if taken == 0 {
+            return Err(Failure::user(
+                from,
+                format!(
+                    "none of its tensors has the name and shape of one of the recipe's {all}; train without it"
+                ),
+            ));
+        }
+        let rest = if anew.is_empty() { String::new() } else { format!("; anew start {}", anew.join(", ")) };
+        complain(&format!("starts from {from}: {taken} of {all} tensors{rest}"));
+        Ok(())
     }
 
     fn start(&self, trainer: &Trainer, data_hash: &str) -> Record {

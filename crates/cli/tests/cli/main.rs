@@ -7,6 +7,7 @@ mod damage;
 mod datasets;
 mod documents;
 mod films;
+mod folds;
 mod full_disk;
 mod interruption;
 mod links;

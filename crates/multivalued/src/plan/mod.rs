@@ -11,7 +11,7 @@
 mod rules;
 mod text;
 
-use crate::recipe::Recipe;
+use crate::recipe::{ModelRecipe, Recipe};
 use crate::{Result, Trainer};
 use multivalued_data::Case;
 use multivalued_data::fingerprint::Fingerprint;
@@ -52,6 +52,8 @@ pub struct Plan {
     pub warnings: Vec<String>,
     training_cases: u64,
     validation_cases: u64,
+    /// Whether the network is another model's, and not to be chosen.
+    network_is_given: bool,
     /// Seconds of a step, where some were timed.
     pub seconds_per_step: Option<f64>,
 }
@@ -65,6 +67,7 @@ impl Plan {
             warnings: Vec::new(),
             training_cases: training_cases as u64,
             validation_cases: validation_cases as u64,
+            network_is_given: false,
             seconds_per_step: None,
         };
         plan.recipe.train.epochs = 0;
@@ -83,6 +86,17 @@ impl Plan {
             ),
         );
         plan
+    }
+
+    /// Takes the network of a model whose weights the training is to start from; only what the data decide stays.
+    pub fn start_from(&mut self, model: &ModelRecipe) {
+        let ModelRecipe { input_channels, classes, .. } = self.recipe.model;
+        self.recipe.model = ModelRecipe { input_channels, classes, ..model.clone() };
+        let codes = self.recipe.model.code_count;
+        self.recipe.assignment.active_codes = self.recipe.assignment.active_codes.min(codes);
+        self.network_is_given = true;
+        self.choices.retain(|choice| !matches!(choice.key, "model.norm_group" | "model.head_width"));
+        self.because("model.channels", "those of the model whose weights it starts from");
     }
 
     /// Records why a key has its value; a later reason replaces an earlier one.
@@ -123,11 +137,16 @@ impl Plan {
     pub fn fit(&mut self, minutes: f64, cases: &[Case], device: &Device) -> Result<()> {
         let seconds = 60.0 * minutes * (1.0 - FOR_VALIDATION);
         let wanted = (PASSES * self.training_cases).clamp(FEWEST_IMAGES, MOST_IMAGES) as f64;
-        let sizes = rules::smaller(&self.recipe);
+        let sizes = match self.network_is_given {
+            false => rules::smaller(&self.recipe),
+            true => [16, 8, 4].map(|batch| (self.recipe.model.channels.clone(), batch)).into(),
+        };
         for (at, (channels, batch)) in sizes.iter().enumerate() {
-            self.recipe.model.channels.clone_from(channels);
-            self.recipe.model.norm_group = rules::norm_group(channels[0]);
-            self.recipe.model.head_width = rules::head_width(channels[0]);
+            if !self.network_is_given {
+                self.recipe.model.channels.clone_from(channels);
+                self.recipe.model.norm_group = rules::norm_group(channels[0]);
+                self.recipe.model.head_width = rules::head_width(channels[0]);
+            }
             self.recipe.train.batch = *batch;
             let per_step = self.time(cases, device)?;
             let steps = seconds / per_step;
@@ -138,13 +157,15 @@ impl Plan {
             let images = steps * *batch as f64;
             // Beyond a few times the usual length the time is better spent on another seed.
             let steps = steps.min(4.0 * wanted / *batch as f64) as u64;
-            self.because(
-                "model.channels",
-                format!(
-                    "the widest network that sees enough images in {minutes} minutes: a step takes {:.0} ms",
-                    1e3 * per_step
-                ),
-            );
+            if !self.network_is_given {
+                self.because(
+                    "model.channels",
+                    format!(
+                        "the widest network that sees enough images in {minutes} minutes: a step takes {:.0} ms",
+                        1e3 * per_step
+                    ),
+                );
+            }
             self.because(
                 "train.batch",
                 format!("with {} channels a step takes {:.0} ms", channels[0], 1e3 * per_step),

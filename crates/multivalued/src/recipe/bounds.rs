@@ -44,6 +44,8 @@ const RANGES: &[Range] = ranges! {
     data.test_count: 0, 1_000_000;
     data.validation_share: 0, BELOW_ONE;
     data.test_share: 0, BELOW_ONE;
+    data.folds: 0, 64;
+    data.fold: 0, 64;
     data.seed: 0, MOST_SEED;
     data.resize (pair): 8, 4096;
     model.channels (list): 1, 4096;

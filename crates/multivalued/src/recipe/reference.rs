@@ -40,6 +40,16 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ("data.test_count", "test cases of a synthetic task", ""),
     ("data.validation_share", "share of groups kept for validation, where the data set states no split", ""),
     ("data.test_share", "share of groups kept for testing, where the data set states no split", ""),
+    (
+        "data.folds",
+        "cross-validation: the groups of all cases are cut into so many parts, whatever split the data set states (`--folds`); 0 for none",
+        "",
+    ),
+    (
+        "data.fold",
+        "which of them is the test part of this training, from 1 on; a share `data.validation_share` of the others is kept for validation. 0 stands for all of them in turn",
+        "",
+    ),
     ("data.seed", "seed of the synthetic task and of splits", ""),
     (
         "data.normalise",
@@ -160,6 +170,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "",
     ),
     ("train.seed", "seed of weights, order of cases and draws of annotations", ""),
+    (
+        "train.from",
+        "folder of a run or model whose weights the training starts from, tensor by tensor where name and shape fit (`--from`); empty to start anew",
+        "",
+    ),
     ("predict.min_probability", "ε, codes below it are dropped", "1e-5"),
     ("predict.merge_iou", "outputs that overlap at least this much are merged", "1: never"),
     (

@@ -104,10 +104,12 @@ impl Recipe {
         toml::to_string(self).expect("a recipe is plain values")
     }
 
-    /// The recipe without what only the machine has where it was followed: the data's path.
+    /// The recipe without what only the machine has where it was followed: the paths of the data and of the
+    /// weights it started from.
     pub fn without_place(&self) -> Self {
         let mut recipe = self.clone();
         recipe.data.path.clear();
+        recipe.train.from.clear();
         recipe
     }
 }

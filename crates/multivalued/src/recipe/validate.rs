@@ -33,6 +33,16 @@ impl Recipe {
             "data.test_share",
             "with data.validation_share nothing is left to train on".into(),
         )?;
+        rule(
+            self.data.folds != 1,
+            "data.folds",
+            "1: a cross-validation has at least 2 folds, or 0 for none".into(),
+        )?;
+        rule(
+            self.data.fold <= self.data.folds,
+            "data.fold",
+            format!("{} of data.folds = {}", self.data.fold, self.data.folds),
+        )?;
         if let Normalisation::Range { low, high } = self.data.normalise {
             rule(low < high, "data.normalise", format!("low {low} must be below high {high}"))?;
         }

@@ -23,7 +23,7 @@ use crate::batch::TrainingSet;
 use crate::error::caught;
 use crate::model::mean_inner_product;
 use crate::network::Network;
-use crate::predict::predict_cases;
+use crate::predict::{Predictor, predict_cases};
 use crate::recipe::Recipe;
 use crate::{Error, Result};
 use ahead::Batches;
@@ -32,7 +32,7 @@ use log::EpochSums;
 use multivalued_data::Case;
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::report::Report;
-use multivalued_engine::{Adam, AdamOptions, Device, Group, Tensor};
+use multivalued_engine::{Adam, AdamOptions, Device, Group, Parameters, Tensor};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -137,6 +137,39 @@ impl Trainer {
             failures_in_a_row: 0,
             best_ged: None,
             validations_since_best: 0,
+        })
+    }
+
+    /// Takes the weights of another model, tensor by tensor where name and shape fit, before the first step. Gives
+    /// the names of the tensors that start anew. The codebook is taken whole or not at all.
+    pub fn start_from(&mut self, model: &Predictor) -> Result<Vec<String>> {
+        caught(|| {
+            let (source, target) = (model.network().parameters(), self.network.parameters_mut());
+            let fitting = |name: &str, target: &Parameters| {
+                let found = source.get(source.find(name)?).tensor();
+                let wanted = target.get(target.find(name)?).tensor();
+                (found.shape() == wanted.shape()).then(|| found.clone())
+            };
+            let of_codebook = |name: &str| name.starts_with("codebook.");
+            let names: Vec<String> = target.iter().map(|parameter| parameter.name().to_owned()).collect();
+            let whole =
+                names.iter().filter(|name| of_codebook(name)).all(|name| fitting(name, target).is_some());
+            let mut anew = Vec::new();
+            for (id, name) in target.ids().zip(names) {
+                match fitting(&name, target).filter(|_| whole || !of_codebook(&name)) {
+                    Some(found) => {
+                        let values = found.to_vec();
+                        target.modify(id, |target| target.copy_from_slice(&values));
+                    }
+                    None => anew.push(name),
+                }
+            }
+            for (average, parameter) in self.average.iter_mut().zip(self.network.parameters().iter()) {
+                if let Some(average) = average {
+                    *average = parameter.tensor().clone();
+                }
+            }
+            Ok(anew)
         })
     }
 

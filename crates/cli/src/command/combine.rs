@@ -1,0 +1,61 @@
+//! `combine`: several models as one that says what they say together.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use multivalued::Mixture;
+use multivalued::mixture::MOST_MEMBERS;
+use multivalued_engine::Device;
+
+use crate::exit::{Failure, Outcome};
+use crate::folder;
+use crate::run::RunFolder;
+use crate::run::cases::hash_trained_on;
+use crate::run::hand_on::HandedOn;
+use crate::run::model::RunModel;
+use crate::terminal::say;
+
+/// Make one model of several runs or models, such as seeds of one recipe: they predict together
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  multivalued combine runs/lidc-1 runs/lidc-2 runs/lidc-3 --out models/lidc-mixture\n  \
+multivalued evaluate models/lidc-mixture --data data/lidc\n\nEach of K members gives 1/K of the probability; equal \
+outputs are merged, their probabilities added. `predict`, `evaluate`, `calibrate`, `inspect` and `export` take the \
+folder in place of a run's. A prediction takes as long as those of all members. `train --folds` makes such a model \
+by itself."
+)]
+pub struct Combine {
+    /// Two or more folders of runs or models, all for images of the same channels and masks of the same classes
+    #[arg(required = true, num_args = 2..)]
+    runs: Vec<PathBuf>,
+    /// The folder to write to
+    #[arg(long, value_name = "MODEL")]
+    out: PathBuf,
+}
+
+impl Combine {
+    pub fn run(&self) -> Outcome {
+        if self.runs.len() > MOST_MEMBERS {
+            return Err(Failure::user(
+                "combine",
+                format!("{} models; at most {MOST_MEMBERS} can predict together", self.runs.len()),
+            ));
+        }
+        let mut members = Vec::new();
+        let mut hashes = Vec::new();
+        for path in &self.runs {
+            let run = RunFolder::open(path)?;
+            hashes.push(hash_trained_on(&run)?);
+            let model = RunModel::of_run(&run, &Device::cpu())?;
+            members.push(model.alone().map_err(|reason| Failure::user(path.display(), reason))?);
+        }
+        // Where all know the same data, the mixture knows them, too.
+        let hash = hashes[0].clone().filter(|first| hashes.iter().all(|hash| hash.as_ref() == Some(first)));
+        let mixture = Mixture::new(members)?;
+        let handed_on = HandedOn::new(&mixture, hash)?;
+        folder::make_empty(&self.out)?;
+        handed_on.write(&self.out)?;
+        let (count, out) = (self.runs.len(), self.out.display());
+        say(&format!("{count} models, {:.2} MB together, in {out}", handed_on.weights as f64 / 1e6))
+    }
+}

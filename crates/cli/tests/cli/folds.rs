@@ -1,0 +1,282 @@
+//! Cross-validations and mixtures: every case scored by a model that did not see it, several models as one.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use multivalued_data::report::Report;
+
+use crate::workplace::{Answer, Workplace};
+
+impl Workplace {
+    /// Twelve patients with two images each, and a second data set of one patient.
+    fn with_patients() -> Self {
+        let place = Self::with_recipe();
+        for (set, patients) in [("set", 12), ("other", 1)] {
+            for at in 0..2 * patients {
+                let (patient, image) = (at / 2, at % 2);
+                let size = 3 + at % 5;
+                let inside = |k: usize, wide: usize| k % 16 < wide && k / 16 < size;
+                let draw =
+                    |wide: usize| -> Vec<u8> { (0..256).map(|k| 255 * u8::from(inside(k, wide))).collect() };
+                let picture: Vec<u8> =
+                    (0..256).map(|k| 40 + (k * 7 % 13) as u8 + 120 * u8::from(inside(k, 8))).collect();
+                let folder = format!("{set}/p{patient:02}-{image}");
+                self::draw(&place, &folder, &picture, &[draw(8), draw(5)]);
+            }
+        }
+        place
+    }
+
+    /// Trains so many folds into `run`.
+    fn folds(&self, run: &str, count: &str, more: &[&str]) -> Answer {
+        let folds = ["--data", "set", "--group-by", "^(p[0-9]+)", "--folds", count];
+        self.train(run, &[&folds, more].concat())
+    }
+
+    fn report(&self, path: &str) -> Report {
+        Report::read(&self.path(path)).unwrap()
+    }
+}
+
+fn draw(place: &Workplace, folder: &str, picture: &[u8], masks: &[Vec<u8>; 2]) {
+    place.png(&format!("{folder}/image.png"), 16, picture);
+    for (at, mask) in masks.iter().enumerate() {
+        place.png(&format!("{folder}/label{at}.png"), 16, mask);
+    }
+}
+
+#[test]
+fn folds_score_every_case_once_and_predict_together() {
+    let place = Workplace::with_patients();
+    let said = place.folds("run", "3", &[]).trained();
+    assert!(
+        said.out.contains("fold 3 of 3: GED") && said.out.contains("split folds: 24 cases"),
+        "{}",
+        said.out
+    );
+    let pooled = place.report("run/report.json");
+    assert_eq!((pooled.summary.cases, pooled.summary.groups), (24, 12));
+    assert!(pooled.intervals_by_group.is_some());
+    // The pooled rows are the rows of the folds' own reports.
+    let mut patients = BTreeSet::new();
+    for fold in 1..=3 {
+        let own = place.report(&format!("run/fold-{fold}/report.json"));
+        for row in &own.images {
+            let same = pooled.images.iter().find(|one| one.id == row.id).unwrap();
+            assert_eq!(same.scores, row.scores, "{} of fold {fold}", row.id);
+        }
+        let groups: BTreeSet<String> = own.images.iter().map(|row| row.group.clone()).collect();
+        assert!(
+            groups.iter().all(|group| patients.insert(group.clone())),
+            "{groups:?} are in another fold too"
+        );
+    }
+    assert_eq!(patients.len(), 12);
+    for file in ["recipe.toml", "report.html", "verdict.json", "mixture.json", "sheets/worst.png"] {
+        assert!(place.path("run").join(file).exists(), "{file}");
+    }
+    let recipe = |of: &str| fs::read_to_string(place.path(of).join("recipe.toml")).unwrap();
+    assert!(recipe("run").contains("folds = 3\nfold = 0\n") && recipe("run/fold-2").contains("\nfold = 2\n"));
+
+    // The run is a model of its three: by its own data as they were pooled, by others together.
+    let before = fs::read(place.path("run/report.json")).unwrap();
+    place.run(&["evaluate", "run"]).succeeds();
+    place.run(&["evaluate", "run", "--data", "set", "--json", "again.json"]).succeeds();
+    assert_eq!(fs::read(place.path("run/report.json")).unwrap(), before);
+    assert_eq!(fs::read(place.path("again.json")).unwrap(), before);
+    place.run(&["evaluate", "run", "--split", "test"]).fails(2, &["no part 'test'", "there are folds"]);
+    let mixed = |model: &str, out: &str| {
+        place.run(&["evaluate", model, "--data", "other", "--json", out]).succeeds();
+        place.report(out).summary.scores.ged_exact
+    };
+    let together = mixed("run", "together.json");
+    let alone = (1..=3).map(|fold| mixed(&format!("run/fold-{fold}"), "alone.json")).sum::<f64>() / 3.0;
+    // Merging at 0.99 may change a little.
+    assert!(together <= alone + 0.01, "{together}, {alone}");
+    place.run(&["predict", "run", "other/p00-0/image.png", "--out", "said"]).succeeds();
+    assert!(place.path("said/image/hypothesis-1.png").exists());
+    let said = place.run(&["inspect", "run"]).succeeds().out;
+    assert!(said.contains("3 models that predict together"), "{said}");
+    let said = place.run(&["calibrate", "run", "--coverage", "0.6"]).succeeds().out;
+    assert!(said.contains("24 cases of folds"), "{said}");
+    place.run(&["predict", "run", "other/p00-0/image.png", "--coverage", "0.6", "--out", "sure"]).succeeds();
+
+    // Handed on it is the same, and its own data are still scored fold by fold.
+    place.run(&["export", "run", "--out", "model", "--attribution", "Nobody's"]).succeeds();
+    let card = fs::read_to_string(place.path("model/README.md")).unwrap();
+    assert!(
+        card.contains("3 that predict together") && card.contains("\nCross-validation: 24 images"),
+        "{card}"
+    );
+    assert!((mixed("model", "handed-on.json") - together).abs() < 0.02);
+    let said = place.run(&["evaluate", "model", "--data", "set"]).succeeds().out;
+    assert!(said.contains("split folds: 24 cases"), "{said}");
+    for file in ["model/mixture.json", "model/recipe.toml", "model/member-1/recipe.toml"] {
+        let text = fs::read_to_string(place.path(file)).unwrap();
+        assert!(!text.contains(&*place.root().to_string_lossy()), "{file} tells of this machine: {text}");
+    }
+    place.run(&["train", "--resume", "--out", "model"]).fails(2, &["model", "handed on"]);
+}
+
+#[test]
+fn folds_go_on_where_they_were_and_end_the_same() {
+    let place = Workplace::with_patients();
+    place.folds("whole", "3", &[]).trained();
+    place.folds("torn", "3", &[]).trained();
+    // As if the second fold had been killed at its start, and the third never begun.
+    for gone in ["torn/fold-3", "torn/fold-2/last", "torn/fold-2/best"] {
+        fs::remove_dir_all(place.path(gone)).unwrap();
+    }
+    for gone in ["torn/fold-2/report.json", "torn/report.json", "torn/mixture.json"] {
+        fs::remove_file(place.path(gone)).unwrap();
+    }
+    let untouched = fs::metadata(place.path("torn/fold-1/last")).unwrap().modified().unwrap();
+    place.run(&["predict", "torn", "set/p00-0/image.png", "--out", "x"]).fails(2, &["torn", "--resume"]);
+    place.run(&["train", "--resume", "--out", "torn", "--folds", "4"]).fails(2, &["--folds 3, not 4"]);
+    let said = place.run(&["train", "--resume", "--out", "torn"]).trained();
+    assert!(said.err.contains("fold 1 of 3: finished before"), "{}", said.err);
+    assert!(!said.err.contains("fold 2 of 3: finished"), "{}", said.err);
+    assert_eq!(fs::metadata(place.path("torn/fold-1/last")).unwrap().modified().unwrap(), untouched);
+    for file in ["report.json", "fold-2/best/model.safetensors", "fold-3/best/model.safetensors"] {
+        let read = |run: &str| fs::read(place.path(run).join(file)).unwrap();
+        assert_eq!(read("torn"), read("whole"), "{file}");
+    }
+    place.folds("whole", "3", &[]).fails(2, &["holds a run already"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_in_a_later_fold_saves_it() {
+    use crate::interruption::{log, send, start, wait_until};
+    let place = Workplace::with_patients();
+    let arguments = ["train", "tiny.toml", "--data", "set", "--folds", "2", "--out", "run"];
+    let long = [&arguments[..], &["--set", "train.steps=400", "--set", "train.validate_every=50"]].concat();
+    let child = start(&place, &long);
+    wait_until(|| log(&place, "run/fold-2").lines().count() >= 3);
+    send("-TERM", &child);
+    let answer = Answer::of(&long, &child.wait_with_output().unwrap());
+    answer.fails(75, &["interrupted: run: saved in fold 2 of 2", "--resume --out run"]);
+    assert!(place.path("run/fold-2/last/state.json").exists());
+    let said = place.run(&["train", "--resume", "--out", "run"]).trained();
+    assert!(said.err.contains("fold 1 of 2: finished before"), "{}", said.err);
+    assert_eq!(place.report("run/report.json").summary.cases, 24);
+}
+
+#[test]
+fn folds_that_cannot_be_are_refused_before_anything_is_written() {
+    let place = Workplace::with_patients();
+    place.folds("run", "13", &[]).fails(2, &["data.folds", "13 groups", "the data have 12", "--group-by"]);
+    place.folds("run", "1", &[]).fails(2, &["--folds", "2 to 64"]);
+    assert!(!place.path("run/recipe.toml").exists());
+    place.train("run", &["--set", "data.folds=1"]).fails(2, &["data.folds", "at least 2"]);
+    // A synthetic task has its cases in one pool; a stated split is told of and not used.
+    let said = place.train("task", &["--folds", "2", "--set", "train.steps=8"]).trained();
+    assert!(said.out.contains("split folds: 40 cases"), "{}", said.out);
+    place
+        .run(&["generate", "shapes", "--size", "16", "--count", "train=10,test=6", "--out", "made"])
+        .succeeds();
+    let said = place.train("stated", &["--data", "made", "--folds", "2", "--set", "train.steps=8"]).trained();
+    assert!(said.err.contains("the split that the data set states is not used"), "{}", said.err);
+    assert!(said.out.contains("split folds: 16 cases"), "{}", said.out);
+    // Time is for all of them together.
+    let time = ["--folds", "2", "--minutes", "0.04", "--set", "train.warmup_steps=1"];
+    place.train("timed", &time).trained();
+    let recipe = fs::read_to_string(place.path("timed/fold-1/recipe.toml")).unwrap();
+    assert!(recipe.contains("minutes = 0.02\n"), "{recipe}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_fold_that_is_a_link_is_refused() {
+    let place = Workplace::with_patients();
+    fs::create_dir_all(place.path("elsewhere")).unwrap();
+    fs::create_dir_all(place.path("run")).unwrap();
+    std::os::unix::fs::symlink(place.path("elsewhere"), place.path("run/fold-1")).unwrap();
+    place.folds("run", "3", &[]).fails(2, &["fold-1", "is a link"]);
+    assert_eq!(fs::read_dir(place.path("elsewhere")).unwrap().count(), 0);
+}
+
+#[test]
+fn seeds_are_combined_into_one_model() {
+    let place = Workplace::with_recipe();
+    place.train("one", &[]).trained();
+    place.train("two", &["--seed", "2"]).trained();
+    place.run(&["combine", "one", "two", "--out", "mixed"]).succeeds();
+    place.run(&["combine", "one", "two", "--out", "mixed"]).fails(2, &["mixed", "not empty"]);
+    place.run(&["combine", "one", "--out", "x"]).fails(2, &["2"]);
+    place
+        .run(&["combine", "one", "mixed", "--out", "x"])
+        .fails(2, &["mixed", "a mixture of 2 models itself"]);
+    place.run(&["combine", "one", "nobody", "--out", "x"]).fails(2, &["nobody", "no such run"]);
+    place.run(&["evaluate", "mixed", "--json", "mixed.json"]).succeeds();
+    let ged = |report: &str| place.report(report).summary.scores.ged_exact;
+    let mean = (ged("one/report.json") + ged("two/report.json")) / 2.0;
+    assert!(ged("mixed.json") <= mean + 0.01, "{}, {mean}", ged("mixed.json"));
+    assert!(!place.path("mixed/report.json").exists(), "a model that was handed on is not written to");
+    // Models in place of runs, and members that do not go together.
+    place.run(&["export", "one", "--out", "models/one"]).succeeds();
+    place.run(&["combine", "models/one", "two", "--out", "also"]).succeeds();
+    place
+        .run(&["evaluate", "also", "--require", &format!("ged_exact<={}", ged("mixed.json") + 0.02)])
+        .succeeds();
+    place
+        .run(&["train", "tiny.toml", "--set", "method.kind=probabilistic-unet", "--out", "sampler"])
+        .trained();
+    place
+        .run(&["combine", "one", "sampler", "--out", "x"])
+        .fails(2, &["member 2 of 2", "samples an image", "must agree"]);
+    assert!(!place.path("x").exists());
+
+    // A member that is damaged, missing or a link is named.
+    place.run(&["generate", "shapes", "--size", "16", "--count", "test=1", "--out", "set"]).succeeds();
+    let predict = ["predict", "mixed", "set/images", "--out", "said"];
+    let recipe = place.path("mixed/member-2/recipe.toml");
+    let text = fs::read_to_string(&recipe).unwrap();
+    fs::write(&recipe, text.replace("input_channels = 1", "input_channels = 3")).unwrap();
+    place.run(&predict).fails(2, &["member-2/recipe.toml", "B3SUMS"]);
+    fs::write(&recipe, text).unwrap();
+    let list = fs::read_to_string(place.path("mixed/mixture.json")).unwrap();
+    place.write("mixed/mixture.json", list.replace("member-2", "../two"));
+    place.run(&predict).fails(2, &["mixture.json", "without separators"]);
+    place.write("mixed/mixture.json", &list);
+    fs::rename(place.path("mixed/member-2"), place.path("away")).unwrap();
+    place.run(&predict).fails(2, &["member-2", "holds no model"]);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(place.path("away"), place.path("mixed/member-2")).unwrap();
+        place.run(&predict).fails(2, &["member-2", "is a link"]);
+        fs::remove_file(place.path("mixed/member-2")).unwrap();
+    }
+    fs::rename(place.path("away"), place.path("mixed/member-2")).unwrap();
+    place.run(&predict).succeeds();
+}
+
+#[test]
+fn a_training_starts_from_the_weights_that_fit() {
+    let place = Workplace::with_recipe();
+    place.train("one", &["--set", "train.steps=200"]).trained();
+    // With a rate of nothing the model stays what it started from.
+    let still =
+        ["--set", "train.learning_rate=1e-10", "--set", "train.steps=8", "--set", "train.weight_average=0"];
+    let said = place.train("same", &[&["--from", "one"][..], &still].concat()).trained();
+    assert!(said.err.contains("starts from") && !said.err.contains("anew start"), "{}", said.err);
+    let ged = |report: &str| place.report(report).summary.scores.ged_exact;
+    assert!((ged("same/report.json") - ged("one/report.json")).abs() < 0.03, "{}", ged("same/report.json"));
+    place.train("fresh", &still).trained();
+    assert!(
+        ged("fresh/report.json") > ged("same/report.json") + 0.05,
+        "an untrained model says something else"
+    );
+    // The model is not needed any more, and what differs is named.
+    place.run(&["export", "one", "--out", "model"]).succeeds();
+    let wider = [&["--from", "model", "--set", "model.channels=[4, 12]"][..], &still].concat();
+    let said = place.train("wider", &wider).trained();
+    assert!(said.err.contains("; anew start image_encoder.block1"), "{}", said.err);
+    fs::rename(place.path("model"), place.path("moved")).unwrap();
+    fs::remove_file(place.path("wider/report.json")).unwrap();
+    place.run(&["train", "--resume", "--out", "wider"]).trained();
+    assert!(place.path("wider/report.json").exists());
+    place.train("x", &["--from", "model"]).fails(2, &["model", "no such"]);
+    place.run(&["combine", "one", "moved", "--out", "mixed"]).succeeds();
+    place.train("x", &["--from", "mixed"]).fails(2, &["a mixture of 2 models itself"]);
+}
