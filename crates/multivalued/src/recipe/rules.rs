@@ -97,10 +97,13 @@ fn upper_bound(key: &str) -> f64 {
     range.split(" to ").nth(1).unwrap().parse().unwrap()
 }
 
+/// How one value of a key is written.
+type Written = fn(&str) -> String;
+
 /// Every key that holds a number or a list of numbers, with a way to write one value of it.
-fn numeric_keys() -> Vec<(String, fn(&str) -> String)> {
-    let one: fn(&str) -> String = str::to_owned;
-    let list: fn(&str) -> String = |value| format!("[{value}, {value}]");
+fn numeric_keys() -> Vec<(String, Written)> {
+    let one: Written = str::to_owned;
+    let list: Written = |value| format!("[{value}, {value}]");
     keys()
         .into_iter()
         .filter_map(|key| match key.default.as_bytes().first() {
