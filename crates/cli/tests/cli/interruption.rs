@@ -145,7 +145,8 @@ fn a_step_that_does_not_end_is_not_waited_for() {
 #[test]
 fn before_the_first_step_and_after_the_last_a_signal_ends_the_process_at_once() {
     let place = Workplace::with_recipe();
-    let sets = ["--set", "data.task=lung-opacity", "--set", "data.size=64", "--set", "train.steps=1"];
+    let changes = ["data.task=lung-opacity", "data.size=64", "train.steps=1", "train.warmup_steps=1"];
+    let sets: Vec<&str> = changes.iter().flat_map(|change| ["--set", change]).collect();
     // While the cases are made, and while the model is scored on its test part.
     let arguments =
         [&["train", "tiny.toml", "--out", "run", "--set", "data.test_count=20000"][..], &sets].concat();

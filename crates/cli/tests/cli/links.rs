@@ -38,7 +38,7 @@ const WRITTEN: [&str; 20] = [
 const WRITERS: [&[&str]; 4] = [
     &["train", "--resume", "--out", "run"],
     &["evaluate", "run"],
-    &["calibrate", "run"],
+    &["calibrate", "run", "--coverage", "0.5"],
     &["inspect", "run"],
 ];
 
@@ -76,7 +76,7 @@ fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
 fn nothing_is_written_through_a_link_that_was_planted_in_a_run() {
     let place = Workplace::with_recipe();
     place.train("made", &[]).trained();
-    place.run(&["calibrate", "made"]).succeeds();
+    place.run(&["calibrate", "made", "--coverage", "0.5"]).succeeds();
     place.run(&["inspect", "made"]).succeeds();
     for name in WRITTEN {
         for writer in WRITERS {
@@ -105,7 +105,7 @@ fn nothing_is_written_through_a_link_that_was_planted_in_a_run() {
         symlink(place.path("precious"), place.path("run").join(format!("{name}.part"))).unwrap();
     }
     for writer in WRITERS {
-        place.run(writer).succeeds();
+        place.run(writer).trained();
     }
     assert_eq!(fs::read(place.path("precious")).unwrap(), b"mine");
 }
