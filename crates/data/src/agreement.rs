@@ -62,7 +62,8 @@ impl CaseAgreement {
         let annotation = |i: usize| Drawn {
             area: areas[i],
             others_area: (total - areas[i]) as f64 / others,
-            others_iou: (0..masks.len()).filter(|&j| j != i).map(|j| overlaps.iou(i, j)).sum::<f64>() / others,
+            others_iou: (0..masks.len()).filter(|&j| j != i).map(|j| overlaps.iou(i, j)).sum::<f64>()
+                / others,
         };
         let mean = |sum: usize| sum as f64 / masks.len() as f64;
         let background = mean(masks.len() * pixels - total);
@@ -247,7 +248,8 @@ fn fleiss_kappa<'a>(cases: impl Iterator<Item = &'a CaseAgreement>) -> Option<f6
 
 /// The cases to look at: neighbouring slices of one patient would show the same dispute again and again.
 fn disputed(cases: &[Measured]) -> Vec<Disputed> {
-    let mut order: Vec<&Measured> = cases.iter().filter(|case| case.agreement.disputed_pixels > 0.0).collect();
+    let mut order: Vec<&Measured> =
+        cases.iter().filter(|case| case.agreement.disputed_pixels > 0.0).collect();
     let by_dispute = |a: &&Measured, b: &&Measured| {
         let (a, b) = (a.agreement, b.agreement);
         a.mean_iou.total_cmp(&b.mean_iou).then(b.disputed_pixels.total_cmp(&a.disputed_pixels))
@@ -296,9 +298,8 @@ mod tests {
     fn fleiss_of_counts(table: &[Vec<f64>]) -> f64 {
         let raters: f64 = table[0].iter().sum();
         let items = table.len() as f64;
-        let agreement = |row: &Vec<f64>| {
-            (row.iter().map(|n| n * n).sum::<f64>() - raters) / (raters * (raters - 1.0))
-        };
+        let agreement =
+            |row: &Vec<f64>| (row.iter().map(|n| n * n).sum::<f64>() - raters) / (raters * (raters - 1.0));
         let observed = table.iter().map(agreement).sum::<f64>() / items;
         let labels = table[0].len();
         let share = |k: usize| table.iter().map(|row| row[k]).sum::<f64>() / (items * raters);

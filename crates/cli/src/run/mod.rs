@@ -8,6 +8,7 @@ pub mod difference;
 pub mod evaluation;
 pub mod interrupt;
 pub mod levels;
+pub mod likeness;
 pub mod model;
 pub mod progress;
 pub mod training;

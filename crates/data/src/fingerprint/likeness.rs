@@ -53,9 +53,12 @@ impl Fingerprint {
         let unit = self.unit_of(image);
         for (at, channel) in self.channels.iter().enumerate() {
             let of = ChannelOf::new(image, at).in_units_of(unit);
-            let place = if self.channels.len() > 1 { format!(" in channel {}", at + 1) } else { String::new() };
+            let place =
+                if self.channels.len() > 1 { format!(" in channel {}", at + 1) } else { String::new() };
             let different = channel.unlike(&of, self.cases).into_iter();
-            found.extend(different.map(|(aspect, reason)| unlike(&(aspect.to_owned() + &place), reason + &place)));
+            found.extend(
+                different.map(|(aspect, reason)| unlike(&(aspect.to_owned() + &place), reason + &place)),
+            );
         }
         found
     }
@@ -66,6 +69,24 @@ impl Fingerprint {
             true => format!("{}x{}", self.width.min, self.height.min),
             false => format!("{} columns and {} rows", self.width.words(), self.height.words()),
         }
+    }
+
+    /// What images should be like, in words.
+    pub fn expectation(&self) -> String {
+        let mut words = format!("images of {} pixels, {} channel(s)", self.sizes(), self.channels.len());
+        if let Some(spacing) = &self.spacing {
+            words += &format!(", pixels {} apart", spacing.words());
+        }
+        for (at, channel) in self.channels.iter().enumerate() {
+            let place =
+                if self.channels.len() > 1 { format!(" of channel {}", at + 1) } else { String::new() };
+            words += &format!(
+                ", values{place} from {} to {}",
+                short(channel.dark.low),
+                short(channel.bright.high)
+            );
+        }
+        words
     }
 
     /// What an image's values must be divided by. Pictures are stored as shares of white (0 to 1) or as integers
@@ -98,8 +119,11 @@ impl Channel {
             );
             found.push(("values", reason));
         } else if !level(&self.mean, of.mean) {
-            let reason =
-                format!("has the mean value {}; the training images have {}", short(of.mean), self.mean.words());
+            let reason = format!(
+                "has the mean value {}; the training images have {}",
+                short(of.mean),
+                self.mean.words()
+            );
             found.push(("mean value", reason));
         } else if !self.deviation.nearly_holds(of.deviation, cases) {
             let reason = format!(
@@ -110,7 +134,8 @@ impl Channel {
             found.push(("contrast", reason));
         }
         if !self.sharpness.nearly_holds(of.sharpness, cases) {
-            let word = if of.sharpness < self.sharpness.median { "more blurred" } else { "sharper or noisier" };
+            let word =
+                if of.sharpness < self.sharpness.median { "more blurred" } else { "sharper or noisier" };
             let reason = format!(
                 "is {word} than the training images: neighbouring pixels differ by {} standard deviations, not by {}",
                 short(of.sharpness),

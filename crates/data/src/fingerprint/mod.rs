@@ -149,6 +149,11 @@ impl Fingerprint {
         }
     }
 
+    /// The content of a file of it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a fingerprint is plain numbers") + "\n"
+    }
+
     /// Whether all images have one size.
     pub fn one_size(&self) -> bool {
         self.width.is_constant() && self.height.is_constant()
