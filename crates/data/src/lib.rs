@@ -9,7 +9,8 @@
 //! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ, NIfTI, MetaImage and NRRD; writing masks in the input's geometry |
 //! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
 //! | [`normalise`], [`augment`] | what training does to a case before the network sees it |
-//! | [`fingerprint`] | what a data set is like, in numbers |
+//! | [`fingerprint`] | what a data set is like, in numbers, and whether an image is like it |
+//! | [`agreement`] | how far the raters of a study agree |
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
@@ -17,6 +18,7 @@
 //! | [`files`] | writing so that nobody meets half a file, and never through a link |
 //! | [`draw`] | random numbers that depend on a seed and a name alone |
 
+pub mod agreement;
 pub mod augment;
 mod case;
 mod compact;

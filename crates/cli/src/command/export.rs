@@ -6,6 +6,7 @@ use clap::Args;
 use multivalued::Model;
 use multivalued::recipe::{DataRecipe, MethodKind};
 use multivalued_data::dataset::{Dataset, Layout};
+use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::report::{NOT_KNOWN, Report};
 use multivalued_engine::Device;
 
@@ -16,6 +17,7 @@ use crate::log::{self, Record};
 use crate::run::RunFolder;
 use crate::run::cases::{ALL, FOLDS, hash_trained_on};
 use crate::run::hand_on::HandedOn;
+use crate::run::likeness;
 use crate::run::model::RunModel;
 use crate::terminal::say;
 
@@ -77,6 +79,9 @@ impl Export {
             Some(text) => text.clone(),
             None => attribution(&model.recipe().data)?,
         };
+        // Who the raters are is not for those who get the model.
+        let fingerprint = likeness::fingerprint(&run)?
+            .map(|fingerprint| Fingerprint { raters: Default::default(), ..fingerprint });
         let handed_on = HandedOn::new(model.mixture(), hash_trained_on(&run)?)?;
         folder::make_empty(&self.out)?;
         let card = Card {
@@ -86,6 +91,7 @@ impl Export {
             log: &log,
             source: &source,
             size: handed_on.weights,
+            fingerprint: fingerprint.as_ref(),
         };
         let card = card.render()?;
         let report = Report { images: Vec::new(), ..report };
@@ -94,6 +100,9 @@ impl Export {
         if run.coverage().is_file() {
             let levels = folder::read_text(&run.coverage())?;
             folder::write(&self.out.join("coverage.json"), levels.as_bytes())?;
+        }
+        if let Some(fingerprint) = fingerprint {
+            folder::write(&self.out.join("fingerprint.json"), fingerprint.to_json().as_bytes())?;
         }
         handed_on.write(&self.out)?;
         say(&format!(
@@ -131,6 +140,7 @@ struct Card<'a> {
     log: &'a [Record],
     source: &'a str,
     size: usize,
+    fingerprint: Option<&'a Fingerprint>,
 }
 
 impl Card<'_> {
@@ -194,6 +204,9 @@ impl Card<'_> {
             ),
             ("output", format!("masks of {} class(es)", recipe.model.classes)),
         ]);
+        if let Some(fingerprint) = self.fingerprint {
+            rows.push(("expects", format!("{}; `predict` warns of others", fingerprint.expectation())));
+        }
         if recipe.predict.views > 1 {
             let views = recipe.predict.views;
             rows.push(("prediction", format!("means over {views} views of an image; `--views 1` takes one")));

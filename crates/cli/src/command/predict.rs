@@ -7,6 +7,7 @@ use multivalued::Coverage;
 use multivalued_data::dataset::{Slices, is_image_name};
 use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
+use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::import::Limits;
 use multivalued_data::metric::summary::{Summary, merged, short_list};
 use multivalued_data::{Case, CompactMask, Hypothesis, Image, Mask, Prediction, files};
@@ -20,6 +21,7 @@ use crate::picture::{Exhibit, png, sheet};
 use crate::run::RunFolder;
 use crate::run::counting::Counting;
 use crate::run::levels;
+use crate::run::likeness::{self, Warnings};
 use crate::run::model::RunModel;
 use crate::terminal::{complain, say};
 
@@ -32,8 +34,8 @@ const SLICES_TOGETHER: usize = 16;
     after_help = "Examples:\n  multivalued predict models/lidc slice.png\n  multivalued predict runs/lidc \
 scan.nii.gz --out predictions\n  multivalued \
 predict runs/lidc images/ --top 3 --out predictions\n\nFor each image a folder of its name: hypothesis-1 (the \
-most probable), hypothesis-2 and so on, prediction.json with probabilities, codes and areas, and sheet.png. \
-\
+most probable), hypothesis-2 and so on, prediction.json with probabilities, codes and areas, and sheet.png. A \
+warning tells where an image is unlike the training data. \
 The sheet shows at most five hypotheses, which stand for all, unless --list, --merge, --top or --coverage chose others. \
 For a volume every slice has its own hypotheses: hypothesis-k holds the k-th most probable mask of each slice."
 )]
@@ -77,11 +79,22 @@ pub struct Predict {
     device: DeviceChoice,
 }
 
+/// What is predicted with, and what is known of it.
+struct Known<'a> {
+    model: &'a RunModel,
+    /// The conformal level that was asked for.
+    coverage: Option<&'a Coverage>,
+    /// What the training images were like.
+    fingerprint: Option<&'a Fingerprint>,
+}
+
 impl Predict {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
         let model = RunModel::of_path(&self.run, &device)?.with_views(self.views)?;
         let coverage = self.coverage.map(|level| levels::at(&RunFolder::at(&self.run), level)).transpose()?;
+        let fingerprint = likeness::fingerprint(&RunFolder::at(&self.run))?;
+        let known = Known { model: &model, coverage: coverage.as_ref(), fingerprint: fingerprint.as_ref() };
         let files = image_files(&self.images)?;
         // Before any work is done for nothing.
         for (_, name) in &files {
@@ -96,7 +109,7 @@ impl Predict {
         let mut counting = Counting::new(if alone { 0 } else { files.len() });
         for (at, (path, name)) in files.iter().enumerate() {
             counting.reached(at);
-            match self.predict(&model, coverage.as_ref(), path, &self.out.join(name), alone) {
+            match self.predict(&known, path, &self.out.join(name), alone) {
                 Err(Failure::User(fault)) if self.skip_bad => {
                     complain(&format!("skipped: {fault}"));
                     skipped += 1;
@@ -130,17 +143,11 @@ impl Predict {
 
     /// Predicts one file, and gives what the short list of each slice loses where one is asked for. Its slices
     /// are counted where it is the only one.
-    fn predict(
-        &self,
-        model: &RunModel,
-        coverage: Option<&Coverage>,
-        path: &Path,
-        out: &Path,
-        alone: bool,
-    ) -> Outcome<Vec<f64>> {
+    fn predict(&self, known: &Known, path: &Path, out: &Path, alone: bool) -> Outcome<Vec<f64>> {
         let limits = Limits::default();
         let slices = Slices::open(&[path.to_owned()], &limits)?;
-        let predicted = self.predict_slices(model, coverage, path, &slices, alone)?;
+        let (predicted, warnings) = self.predict_slices(known, path, &slices, alone)?;
+        warnings.tell(path);
         files::refuse_link(out)?;
         folder::make_empty(out)?;
         let most = predicted.iter().map(|slice| slice.kept().len()).max().unwrap_or(0);
@@ -176,9 +183,10 @@ impl Predict {
             "version": 1,
             "image": path.display().to_string(),
             "model": self.run.display().to_string(),
-            "coverage": coverage,
+            "coverage": known.coverage,
             "list": self.list,
             "merge": self.merge,
+            "warnings": warnings.sentences(),
             "slices": predicted.iter().map(|slice| slice.json(&files)).collect::<Vec<_>>(),
         });
         let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Io(error.to_string()))?;
@@ -189,26 +197,27 @@ impl Predict {
     /// Predicts some slices after the other, so that a volume is in memory as its file stores it.
     fn predict_slices(
         &self,
-        model: &RunModel,
-        coverage: Option<&Coverage>,
+        known: &Known,
         path: &Path,
         slices: &Slices,
         alone: bool,
-    ) -> Outcome<Vec<Predicted>> {
+    ) -> Outcome<(Vec<Predicted>, Warnings)> {
         let place = path.display().to_string();
         let mut counting = Counting::new(if alone { slices.len() } else { 0 });
+        let mut warnings = Warnings::default();
         let mut predicted = Vec::with_capacity(slices.len());
         while predicted.len() < slices.len() {
             let next = predicted.len()..slices.len().min(predicted.len() + SLICES_TOGETHER);
             let images = next.map(|z| slices.image(z)).collect::<Result<Vec<Image>, _>>()?;
             let images: Vec<&Image> = images.iter().collect();
-            for prediction in model.predict(&place, &images, Counting::new(0))? {
-                let (kept, loss) = self.kept(coverage, &prediction)?;
+            images.iter().for_each(|image| warnings.add(known.fingerprint, image));
+            for prediction in known.model.predict(&place, &images, Counting::new(0))? {
+                let (kept, loss) = self.kept(known.coverage, &prediction)?;
                 predicted.push(Predicted::new(&prediction, &kept, loss));
             }
             counting.reached(predicted.len());
         }
-        Ok(predicted)
+        Ok((predicted, warnings))
     }
 
     /// Which hypothesis each sample of a slice shows; the same for the same file, slice and seed.

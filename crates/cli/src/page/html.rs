@@ -1,5 +1,19 @@
 //! Text that goes into a page, made harmless, and the few pieces of HTML that recur.
 
+/// A whole page around its content.
+pub fn document(title: &str, content: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{} · multivalued</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n\
+         <body>\n<main>\n{content}\n<footer>multivalued {} · this page is complete in itself and asks nothing of the network.</footer>\n\
+         </main>\n</body>\n</html>\n",
+        escaped(title),
+        include_str!("style.css"),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
 /// Text for content and quoted attributes.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -1,4 +1,5 @@
-//! The report page: one HTML file that holds everything it shows, with no script and no network.
+//! Pages: one HTML file each that holds everything it shows, with no script and no network. Here is the report
+//! page; `study` is that of a data set.
 
 mod chart;
 mod curves;
@@ -6,6 +7,7 @@ mod exhibits;
 mod figure;
 mod html;
 mod strip;
+mod study;
 
 use multivalued_data::metric::calibration::ReliabilityBin;
 use multivalued_data::metric::ged::WHY_THE_LIMIT;
@@ -17,7 +19,8 @@ use crate::log::Record;
 use crate::picture::{Exhibit, spread};
 use chart::Chart;
 pub use html::number;
-use html::{escaped, fact_table};
+use html::{document, escaped, fact_table};
+pub use study::{StudyPage, signed_percent};
 
 /// What a page shows.
 #[derive(Debug)]
@@ -41,7 +44,6 @@ pub struct Page<'a> {
 impl Page<'_> {
     /// The whole file.
     pub fn render(&self) -> String {
-        let title = escaped(self.title);
         let sections = [
             self.head(),
             self.examples(),
@@ -52,16 +54,7 @@ impl Page<'_> {
             self.scores(),
             self.provenance(),
         ];
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{title} · multivalued</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n\
-             <body>\n<main>\n{}\n<footer>multivalued {} · this page is complete in itself and asks nothing of the network.</footer>\n\
-             </main>\n</body>\n</html>\n",
-            include_str!("style.css"),
-            sections.join("\n"),
-            env!("CARGO_PKG_VERSION"),
-        )
+        document(self.title, &sections.join("\n"))
     }
 
     fn head(&self) -> String {

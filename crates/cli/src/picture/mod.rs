@@ -1,11 +1,13 @@
 //! Images and masks as coloured tiles: the picture, what was drawn over it, and sheets of both.
 
 mod digits;
+mod outlines;
 mod sheet;
 
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};
 use multivalued_data::{Image, Mask};
 
+pub use outlines::{RATERS, around, outlines};
 pub use sheet::{Exhibit, sheet, spread};
 
 /// Colours of what readers drew, one per class.

@@ -10,6 +10,7 @@ pub mod folds;
 pub mod hand_on;
 pub mod interrupt;
 pub mod levels;
+pub mod likeness;
 pub mod model;
 pub mod progress;
 pub mod training;

@@ -77,8 +77,7 @@ impl Training<'_> {
         }
         folder::write(&self.run.recipe(), self.recipe.text.as_bytes())?;
         if let Some(fingerprint) = fingerprint {
-            let text = serde_json::to_string_pretty(&fingerprint).expect("a fingerprint is plain numbers");
-            folder::write(&self.run.fingerprint(), (text + "\n").as_bytes())?;
+            folder::write(&self.run.fingerprint(), fingerprint.to_json().as_bytes())?;
         }
         let mut watch = Watch {
             log: Log::open(&self.run.log(), trainer.steps())?,

@@ -211,3 +211,47 @@ fn a_place_that_may_not_be_written_to_is_refused_before_the_work() {
     }
     place.run(&["generate", "shapes", "--out", "locked/set"]).fails(74, &["locked/set", "may write to"]);
 }
+
+#[test]
+fn agreement_of_raters_is_told_and_shown() {
+    let place = Workplace::new();
+    place.run(&["generate", "raters", "--size", "48", "--count", "test=20", "--out", "set"]).succeeds();
+    let answer = place.run(&["validate", "set", "--html", "study.html"]).succeeds();
+    for part in
+        ["of 20 cases with several annotations", "  mean IoU", "  Fleiss' kappa", "against the others"]
+    {
+        assert!(answer.out.contains(part), "{} lacks {part}", answer.out);
+    }
+    let json = place.run(&["validate", "set", "--json"]).succeeds().out;
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let agreement = &found["agreement"];
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    assert!(number(&agreement["fleiss_kappa"]) > 0.0 && number(&agreement["mean_iou"]) < 1.0, "{agreement}");
+    // The task's readers by their nature.
+    let bias = |rater: &str| number(&agreement["raters"][rater]["area_bias"]);
+    assert!(bias("strict") < bias("middle") && bias("wide") < bias("generous"), "{agreement}");
+    assert_eq!(agreement["disputed"].as_array().unwrap().len(), 12);
+    let page = std::fs::read_to_string(place.path("study.html")).unwrap();
+    assert_eq!(page.matches("<img ").count(), 24, "each disputed case with and without outlines");
+    for part in ["Most disputed cases", "generous", "area against the others", "</footer>"] {
+        assert!(page.contains(part), "the page lacks {part}");
+    }
+    assert!(!page.contains("http"), "the page asks nothing of the network");
+    let answer = place.run(&["validate", "set", "--html", "-"]).succeeds();
+    assert!(answer.out.starts_with("<!doctype html>") && answer.err.contains("Fleiss"), "{}", answer.err);
+    place.run(&["validate", "set", "--html", "-", "--json"]).fails(2, &["standard output takes one"]);
+}
+
+#[test]
+fn one_rater_has_nobody_to_agree_with() {
+    let place = Workplace::new();
+    place.png("set/a/image.png", 2, &[1, 2, 3, 4]);
+    place.png("set/a/label0.png", 2, &[0, 0, 255, 255]);
+    let answer = place.run(&["validate", "set", "--html", "one.html"]).succeeds();
+    assert!(!answer.out.contains("agreement"), "{}", answer.out);
+    let json = place.run(&["validate", "set", "--json"]).succeeds().out;
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(found["agreement"].is_null());
+    let page = std::fs::read_to_string(place.path("one.html")).unwrap();
+    assert!(page.contains("No case has several annotations"), "{page}");
+}

@@ -90,14 +90,23 @@ fn a_model_is_handed_on_and_taken_in_place_of_a_run() {
         assert!(!String::from_utf8_lossy(&file(name)).contains(&machine), "{name} tells of this machine");
     }
     let card = String::from_utf8(file("README.md")).unwrap();
-    for part in ["Nobody's, CC0", "Not a medical device", "| `ged_exact` |", "seed 1", "# mine"] {
+    for part in [
+        "Nobody's, CC0",
+        "Not a medical device",
+        "| `ged_exact` |",
+        "seed 1",
+        "# mine",
+        "| expects | images of 16x16 pixels",
+    ] {
         assert!(card.contains(part), "{card} lacks {part}");
     }
     let best = fs::metadata(place.path("run/best/model.safetensors")).unwrap().len() as usize;
     assert!(file("model.safetensors").len() < best * 3 / 4, "f16 against {best} bytes of f32");
 
     let image = "set/images/shapes-test-00000.png";
-    place.run(&["predict", "models/mine", image, "--coverage", "0.6", "--out", "said"]).succeeds();
+    let answer =
+        place.run(&["predict", "models/mine", image, "--coverage", "0.6", "--out", "said"]).succeeds();
+    assert!(!answer.err.contains("warning"), "{}", answer.err);
     assert!(place.path("said/shapes-test-00000/hypothesis-1.png").exists());
     place.run(&["evaluate", "models/mine"]).fails(2, &["carries no data", "--data"]);
     let own = Report::read(&place.path("run/report.json")).unwrap().summary.scores.ged_exact;
@@ -116,6 +125,23 @@ fn a_model_is_handed_on_and_taken_in_place_of_a_run() {
     place.run(&["export", "task", "--out", "models/task"]).succeeds();
     place.run(&["evaluate", "models/task"]).succeeds();
     assert!(!place.path("models/task/report.html").exists());
+
+    // The fingerprint says what is unlike the training data; without it nothing is said, damaged it is an error.
+    assert!(!String::from_utf8(file("fingerprint.json")).unwrap().contains("reader"), "raters stay at home");
+    place.png("large.png", 48, &[7; 48 * 48]);
+    let warned = |out: &str| {
+        let answer = place.run(&["predict", "models/mine", "large.png", "--out", out]).succeeds();
+        let text = fs::read_to_string(place.path(out).join("large/prediction.json")).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let listed = document["warnings"].as_array().unwrap().len();
+        (answer.err.contains("warning: large.png: unlike the training data"), listed > 0)
+    };
+    assert_eq!(warned("unlike"), (true, true));
+    fs::remove_file(place.path("models/mine/fingerprint.json")).unwrap();
+    assert_eq!(warned("unknown"), (false, false));
+    place.write("models/mine/fingerprint.json", "{}");
+    place.run(&["predict", "models/mine", image, "--out", "z"]).fails(2, &["fingerprint.json", "remove it"]);
+    fs::remove_file(place.path("models/mine/fingerprint.json")).unwrap();
 
     let weights = place.path("models/mine/model.safetensors");
     fs::write(&weights, &file("model.safetensors")[..1000]).unwrap();

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::load::{self, Part, Slices};
 use super::{Dataset, Options, Source};
+use crate::agreement::{Agreement, CaseAgreement, Measured};
 use crate::import::{Limits, MaskRule};
-use crate::{Error, Image, Result};
+use crate::{Case, CompactMask, Error, Image, Mask, Result};
 
 /// What a data set holds and what is wrong with it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -32,6 +33,8 @@ pub struct Inspection {
     pub empty_annotations: usize,
     /// Cases in which no annotation marks anything.
     pub empty_cases: usize,
+    /// How far raters agree; none where no case has several annotations.
+    pub agreement: Option<Agreement>,
     /// Cases whose true modes are known.
     pub cases_with_truth: usize,
     /// How many cases have how many annotations.
@@ -61,11 +64,14 @@ impl Inspection {
 struct Seen<'a> {
     id: String,
     source: &'a Source,
+    slice: usize,
     size: [usize; 3],
     annotations: usize,
     empty: usize,
     has_truth: bool,
     image_hash: blake3::Hash,
+    /// None where there are fewer than two annotations.
+    agreement: Option<CaseAgreement>,
 }
 
 impl<'a> Seen<'a> {
@@ -84,21 +90,40 @@ impl<'a> Seen<'a> {
         }
         let image_hash = hasher.finalize();
         let id = source.case_id(slice);
-        Self { id, source, size, annotations: 0, empty: 0, has_truth: false, image_hash }
+        Self {
+            id,
+            source,
+            slice,
+            size,
+            annotations: 0,
+            empty: 0,
+            has_truth: false,
+            image_hash,
+            agreement: None,
+        }
     }
 
     /// The cases of a source.
     fn all(source: &'a Source, rule: MaskRule, limits: &Limits) -> Result<Vec<Self>> {
         let mut seen: Vec<Self> = Vec::new();
+        // Each mask file holds all slices, and agreement needs all masks of one slice.
+        let mut masks: Vec<Vec<CompactMask>> = vec![Vec::new(); source.depth];
         let slices = Slices::of(source, limits)?;
         load::visit(source, slices, rule, limits, |z, part| match part {
             Part::Image(image) => seen.push(Self::new(source, z, &image)),
             Part::Annotation(mask, _) => {
                 seen[z].annotations += 1;
                 seen[z].empty += usize::from(mask.is_empty());
+                if source.labels.len() > 1 {
+                    masks[z].push(CompactMask::new(&mask));
+                }
             }
             Part::Truth(..) => seen[z].has_truth = true,
         })?;
+        for (case, masks) in seen.iter_mut().zip(masks) {
+            let masks: Vec<Mask> = masks.iter().map(CompactMask::mask).collect();
+            case.agreement = CaseAgreement::of(&masks)?;
+        }
         Ok(seen)
     }
 }
@@ -106,6 +131,11 @@ impl<'a> Seen<'a> {
 /// Reads every file of a data set and lists all that is wrong. An error only where there is nothing to
 /// examine: no such folder, no known layout.
 pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
+    inspect_showing(path, options, 0).map(|(found, _)| found)
+}
+
+/// The same, with so many of the most disputed cases to look at, in the order of [`Agreement::disputed`].
+pub fn inspect_showing(path: &Path, options: &Options, most: usize) -> Result<(Inspection, Vec<Case>)> {
     let mut problems = Vec::new();
     let dataset = Dataset::find(path, options, &mut problems)?;
     let rule = dataset.mask_rule();
@@ -161,6 +191,7 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
         by_content.entry(*case.image_hash.as_bytes()).or_default().push(case);
     }
     found.groups = groups.len();
+    found.agreement = agreement(&seen);
     let channels = seen.iter().map(|case| (case.id.as_str(), case.size[2]));
     problems.extend(load::same_channels(path, channels).err());
     for same in by_content.values().filter(|same| same.len() > 1) {
@@ -177,7 +208,25 @@ pub fn inspect(path: &Path, options: &Options) -> Result<Inspection> {
     }
     found.duplicates.sort();
     found.problems = one_each(problems.iter().map(ToString::to_string));
-    Ok(found)
+    let disputed = found.agreement.iter().flat_map(|agreement| &agreement.disputed).take(most);
+    // An id that is given twice is a fault; the first one is as good as the other.
+    let shown = disputed.filter_map(|one| seen.iter().find(|case| case.id == one.id));
+    let shown = shown.map(|case| load::case(case.source, case.slice, rule, &dataset.limits));
+    let shown = shown.collect::<Result<Vec<Case>>>()?;
+    Ok((found, shown))
+}
+
+/// How far the raters of all cases agree.
+fn agreement(seen: &[Seen]) -> Option<Agreement> {
+    let raters: Vec<Vec<Option<&str>>> = seen
+        .iter()
+        .map(|case| case.source.labels.iter().map(|label| label.rater.as_deref()).collect())
+        .collect();
+    let measured = seen.iter().zip(&raters).filter_map(|(case, raters)| {
+        let agreement = case.agreement.as_ref()?;
+        Some(Measured { id: &case.id, group: &case.source.group, raters, agreement })
+    });
+    Agreement::of(&measured.collect::<Vec<_>>())
 }
 
 /// A file that breaks both the listing and the reading is told once.

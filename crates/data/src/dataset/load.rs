@@ -167,23 +167,42 @@ pub(super) fn depth(source: &Source, limits: &Limits) -> Result<usize> {
 pub(super) fn cases(source: &Source, rule: MaskRule, limits: &Limits) -> Result<Vec<Case>> {
     let slices = Slices::of(source, limits)?;
     slices.claim_all()?;
-    let mut cases: Vec<Case> = Vec::with_capacity(slices.len());
-    visit(source, slices, rule, limits, |z, part| match part {
-        Part::Image(image) => cases.push(Case {
-            id: source.case_id(z),
-            group: source.group.clone(),
-            image,
-            annotations: Vec::with_capacity(source.labels.len()),
-            truth: None,
-        }),
-        Part::Annotation(mask, label) => {
-            cases[z].annotations.push(Annotation { mask, rater: label.rater.clone(), weight: label.weight });
-        }
-        Part::Truth(mask, mode) => {
-            cases[z].truth.get_or_insert_default().push(Mode { mask, probability: mode.probability });
+    let mut cases: Vec<Option<Case>> = vec![None; slices.len()];
+    visit(source, slices, rule, limits, |z, part| add(&mut cases[z], source, z, part))?;
+    Ok(cases.into_iter().flatten().collect())
+}
+
+/// Reads the case of one slice; the others are let go one by one.
+pub(super) fn case(source: &Source, slice: usize, rule: MaskRule, limits: &Limits) -> Result<Case> {
+    let mut case = None;
+    visit(source, Slices::of(source, limits)?, rule, limits, |z, part| {
+        if z == slice {
+            add(&mut case, source, z, part);
         }
     })?;
-    Ok(cases)
+    Ok(case.expect("visit shows the image of every slice"))
+}
+
+/// Adds what is shown of a slice to its case, which begins with the image.
+fn add(case: &mut Option<Case>, source: &Source, z: usize, part: Part) {
+    match (part, case) {
+        (Part::Image(image), case) => {
+            *case = Some(Case {
+                id: source.case_id(z),
+                group: source.group.clone(),
+                image,
+                annotations: Vec::with_capacity(source.labels.len()),
+                truth: None,
+            });
+        }
+        (Part::Annotation(mask, label), Some(case)) => {
+            case.annotations.push(Annotation { mask, rater: label.rater.clone(), weight: label.weight });
+        }
+        (Part::Truth(mask, mode), Some(case)) => {
+            case.truth.get_or_insert_default().push(Mode { mask, probability: mode.probability });
+        }
+        _ => unreachable!("visit shows the image first"),
+    }
 }
 
 /// Every fault of a source's files, of which [`visit`] tells the first: each file is read and held against the

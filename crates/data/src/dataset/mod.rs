@@ -36,7 +36,7 @@ use rayon::prelude::*;
 use crate::import::{Limits, MaskRule};
 use crate::{Case, Error, Result};
 pub use group::GroupBy;
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Inspection, inspect, inspect_showing};
 pub use layout::Layout;
 pub use load::{Slices, read_slices};
 pub use packed::Packed;
@@ -286,7 +286,7 @@ impl Dataset {
     /// Reads one case. Of a volume the whole file is read: prefer [`Dataset::load`] for many slices.
     pub fn case(&self, index: usize) -> Result<Case> {
         let entry = &self.entries[index];
-        Ok(load::cases(&self.sources[entry.source], self.mask_rule(), &self.limits)?.swap_remove(entry.slice))
+        load::case(&self.sources[entry.source], entry.slice, self.mask_rule(), &self.limits)
     }
 
     /// Reads all cases in parallel, in the order of [`Dataset::entries`] whatever the number of threads.

@@ -5,15 +5,18 @@
 //! |---|---|
 //! | here | counts, sizes, spacing, and the numbers of all others |
 //! | `intensity` | values and sharpness of each channel |
+//! | `likeness` | whether a new image is like them |
 //! | `disagreement` | how far and in what way annotations of one image differ |
 //! | `orientation` | whether up and down, left and right mean something |
 
 mod disagreement;
 mod intensity;
+mod likeness;
 mod orientation;
 
 pub use disagreement::Disagreement;
 pub use intensity::{Channel, ChannelOf};
+pub use likeness::Unlike;
 pub use orientation::Orientation;
 
 use crate::Case;
@@ -144,6 +147,11 @@ impl Fingerprint {
             disagreement: Disagreement::of(&disputed),
             orientation: Orientation::of(&measured),
         }
+    }
+
+    /// The content of a file of it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a fingerprint is plain numbers") + "\n"
     }
 
     /// Whether all images have one size.
