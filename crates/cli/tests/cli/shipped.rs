@@ -90,7 +90,7 @@ fn models_are_small_and_say_whose_data_and_what_for() {
             }
             files += 1;
         }
-        assert_eq!(files, 5, "weights, recipe, checksums, report and card of {name}");
+        assert_eq!(files, 6, "weights, recipe, checksums, fingerprint, report and card of {name}");
         let card = fs::read_to_string(model(name).join("README.md")).unwrap();
         let whose = match name {
             "lidc" => ["LIDC-IDRI", "CC BY 3.0", "Armato"],
@@ -100,4 +100,19 @@ fn models_are_small_and_say_whose_data_and_what_for() {
             assert!(card.contains(part), "the card of {name} lacks {part}:\n{card}");
         }
     }
+}
+
+#[test]
+fn the_lidc_model_tells_that_a_whole_slice_is_not_what_it_knows() {
+    let place = Workplace::new();
+    let pixels: Vec<u8> = (0..512 * 512).map(|at: usize| (at / 512 * 3 + at % 512 * 5) as u8).collect();
+    place.png("whole.png", 512, &pixels);
+    let lidc = model("lidc");
+    let said = place
+        .run(&["predict", lidc.to_str().unwrap(), "whole.png", "--views", "1", "--out", "said"])
+        .succeeds();
+    assert!(said.err.contains("512x512 pixels; the training images have 128x128"), "{}", said.err);
+    let document = fs::read(place.path("said/whole/prediction.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+    assert!(!document["warnings"].as_array().unwrap().is_empty(), "{document}");
 }
