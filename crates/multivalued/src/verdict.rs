@@ -2,18 +2,16 @@
 //! sure are its scores?
 
 use crate::recipe::{MethodKind, Recipe};
-use multivalued_data::draw::Draw;
+use multivalued_data::evaluate::mean_interval;
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::metric::{Comparison, WeightedMasks, ged, soft};
 use multivalued_data::{Case, Hypothesis, Mask, Prediction, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Edge of the raster on which training annotations are averaged.
 const RASTER: usize = 64;
-/// Resamples behind an interval.
-const RESAMPLES: u64 = 1000;
 /// A fall of the validation GED by this share over the last fifth of a training is more than noise.
 const STILL_FALLING: f64 = 0.03;
 
@@ -96,7 +94,8 @@ impl Verdict {
         }
         let best = best.expect("there are trivial answers");
         let gains: Vec<f64> = best.iter().zip(&own).map(|(best, own)| best - own).collect();
-        let (gain, gain_interval) = (mean(&gains), interval(cases, &gains));
+        let (gain, gain_interval) =
+            (mean(&gains), mean_interval(&gains, cases.iter().map(|case| case.group.as_str())));
         let mut verdict = Self { ged, trivial, gain, gain_interval, useful: true, findings: Vec::new() };
         verdict.judge(trained, part, cases);
         Ok(verdict)
@@ -137,7 +136,7 @@ impl Verdict {
             self.findings.insert(0, collapsed.into());
         }
         self.findings.push(settled(trained));
-        let groups = groups(cases).len();
+        let groups = cases.iter().map(|case| &case.group).collect::<BTreeSet<_>>().len();
         match self.gain_interval {
             None => self.findings.push(format!(
                 "the scores come from one group ({} cases): how sure they are is not known",
@@ -259,36 +258,6 @@ impl MeanMask {
         }
         mask.resampled(size)
     }
-}
-
-fn groups(cases: &[Case]) -> BTreeMap<&str, Vec<usize>> {
-    let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (at, case) in cases.iter().enumerate() {
-        groups.entry(&case.group).or_default().push(at);
-    }
-    groups
-}
-
-/// A 95 % interval of the mean by resampling groups; none of one group.
-fn interval(cases: &[Case], values: &[f64]) -> Option<[f64; 2]> {
-    let groups: Vec<Vec<usize>> = groups(cases).into_values().collect();
-    if groups.len() < 2 {
-        return None;
-    }
-    let resampled = |number: u64| {
-        let mut draw = Draw::new(0, &["verdict"], number);
-        let (mut sum, mut count) = (0.0, 0);
-        for _ in 0..groups.len() {
-            let group = &groups[draw.index(groups.len())];
-            sum += group.iter().map(|&at| values[at]).sum::<f64>();
-            count += group.len();
-        }
-        sum / count as f64
-    };
-    let mut means: Vec<f64> = (0..RESAMPLES).into_par_iter().map(resampled).collect();
-    means.sort_by(f64::total_cmp);
-    let at = |share: f64| means[(share * (means.len() - 1) as f64).round() as usize];
-    Some([at(0.025), at(0.975)])
 }
 
 #[cfg(test)]

@@ -153,6 +153,9 @@ impl Train {
         let from = from.as_ref().map(|model| &model.recipe().model);
         let mut plan = planned(&wanted.data, self.minutes_each(&wanted), from, &device)?;
         self.change(&mut plan.recipe)?;
+        for (key, _) in self.sets.iter().filter_map(|set| set.split_once('=')) {
+            plan.forget_reason(key.trim());
+        }
         Ok((RecipeText { text: plan.to_toml(), recipe: plan.recipe }, device))
     }
 

@@ -101,8 +101,13 @@ impl Plan {
 
     /// Records why a key has its value; a later reason replaces an earlier one.
     fn because(&mut self, key: &'static str, reason: impl Into<String>) {
-        self.choices.retain(|choice| choice.key != key);
+        self.forget_reason(key);
         self.choices.push(Choice { key, reason: reason.into() });
+    }
+
+    /// Drops the reason of a key whose value is no longer the plan's.
+    pub fn forget_reason(&mut self, key: &str) {
+        self.choices.retain(|choice| choice.key != key);
     }
 
     /// The choices, in the order in which they were made.

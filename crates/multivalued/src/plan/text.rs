@@ -71,5 +71,9 @@ mod tests {
             assert!(text.contains(&format!("# {first}\n")), "{first}");
             assert!(text.contains(&format!("\n{key} = ")) || text.contains(key), "{key}");
         }
+        let mut changed = plan.clone();
+        changed.forget_reason("train.steps");
+        assert!(changed.choices().iter().all(|choice| choice.key != "train.steps"));
+        assert!(changed.to_toml().len() < text.len());
     }
 }
