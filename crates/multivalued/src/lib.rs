@@ -47,6 +47,7 @@ pub mod plan;
 pub mod predict;
 pub mod recipe;
 pub mod shipped;
+mod temperature;
 pub mod train;
 mod verdict;
 

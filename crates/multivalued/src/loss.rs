@@ -192,9 +192,15 @@ impl Compared {
     /// by (a faint output is the empty mask, at distance 0 from an empty annotation); the outputs' gradient
     /// is that of the soft distances, since a mask has none.
     ///
+    /// With a probability p∅ of the empty mask beside the outputs, which have 1 − p∅ between them:
+    ///
+    /// ```text
+    /// ES = p∅ Σ_k q_k d(y_k, ∅) + (1 − p∅) fit − ½ ((1 − p∅)² spread + 2 p∅ (1 − p∅) Σ_j p_j d(s_j, ∅))
+    /// ```
+    ///
     /// # Shapes
-    /// probabilities [batch, J], weights [batch·K] → [batch]
-    pub fn energy_score(&self, probabilities: &Var, weights: &[f32]) -> Var {
+    /// probabilities [batch, J], p∅ [batch, 1], weights [batch·K] → [batch]
+    pub fn energy_score(&self, probabilities: &Var, empty: Option<&Var>, weights: &[f32]) -> Var {
         let [batch, j] = *probabilities.shape() else { unreachable!("probabilities are a matrix") };
         let k = weights.len() / batch;
         let device = self.outputs.device();
@@ -211,8 +217,30 @@ impl Compared {
         let pairs = across(&probabilities.reshape([batch * j]), j).mul(&repeated(probabilities, j));
         let spread = among.mul(&different).mul(&pairs);
 
-        fit.reshape([batch, k * j]).sum_rows().sub(&spread.reshape([batch, j * j]).sum_rows().scale(0.5))
+        let (fit, spread) =
+            (fit.reshape([batch, k * j]).sum_rows(), spread.reshape([batch, j * j]).sum_rows());
+        let Some(empty) = empty else { return fit.sub(&spread.scale(0.5)) };
+        let empty = empty.reshape([batch]);
+        let something = empty.scale(-1.0).add_scalar(1.0);
+        let drawn = distance_to_nothing(&self.annotations, FLOOR).mul(&weights);
+        let drawn = drawn.reshape([batch, k]).sum_rows();
+        let shown = distance_to_nothing(&self.outputs, SOFTNESS)
+            .straight_through(&distance_to_nothing(&self.masks, FLOOR));
+        let shown = shown.reshape([batch, j]).mul(probabilities).sum_rows();
+        let fit = empty.mul(&drawn).add(&something.mul(&fit));
+        let spread =
+            something.mul(&something).mul(&spread).add(&empty.mul(&something).mul(&shown).scale(2.0));
+        fit.sub(&spread.scale(0.5))
     }
+}
+
+/// The Jaccard distance of each row to the empty mask: 1 but for rows of (nearly) no area.
+///
+/// # Shapes
+/// [rows, size] → [rows]
+fn distance_to_nothing(rows: &Var, epsilon: f32) -> Var {
+    let areas = rows.sum_rows();
+    areas.div(&areas.add_scalar(epsilon))
 }
 
 /// `1 − (|a ∩ b| + ε) / (|a ∪ b| + ε)` of each of K rows with each of J rows of the same image.

@@ -218,7 +218,8 @@ impl Mixture {
 fn codes_of(recipe: &Recipe) -> usize {
     match recipe.method.kind {
         MethodKind::ProbabilisticUnet => recipe.predict.samples,
-        _ => recipe.model.code_count,
+        // The empty mask's own head counts as the last code.
+        _ => recipe.model.code_count + usize::from(recipe.model.empty_head),
     }
 }
 

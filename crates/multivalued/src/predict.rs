@@ -13,6 +13,7 @@ use crate::error::caught;
 use crate::model::Model;
 use crate::network::Network;
 use crate::recipe::{CodeEntry, ModelRecipe, Recipe};
+use crate::temperature::Temperature;
 use crate::{Error, Result};
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
@@ -45,6 +46,15 @@ impl Predictor {
     pub fn with_views(mut self, views: usize) -> Result<Self> {
         self.recipe.predict.views = views;
         self.recipe.validate()?;
+        Ok(self)
+    }
+
+    /// The same with probabilities as often right as they say on these cases, which must not be those that it was
+    /// trained on (`predict.temperature` and the keys beside it).
+    pub fn calibrated(mut self, cases: &[Case]) -> Result<Self> {
+        Temperature::NEUTRAL.write_to(&mut self.recipe.predict);
+        let predictions = predict_cases(&self.network, &self.recipe, cases)?;
+        Temperature::fitted(cases, &predictions).write_to(&mut self.recipe.predict);
         Ok(self)
     }
 
@@ -110,6 +120,8 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Resu
             .collect();
         // Inside the pool, so that the many small parallel loops start without waking it.
         let mut predictions = caught(|| rayon::scope(|_| network.predict_batch(recipe, &images)))?;
+        let temperature = Temperature::of(&recipe.predict);
+        predictions.iter_mut().for_each(|prediction| temperature.apply(prediction));
         if recipe.data.resize.is_some() {
             predictions.par_iter_mut().zip(&rest[..alike]).for_each(|(prediction, image)| {
                 for hypothesis in &mut prediction.hypotheses {
@@ -198,20 +210,25 @@ fn predict_in_turns(
         model.encode(&tape, &Var::constant(tensor_of(&seen[part.clone()], model.device())))
     };
     let active = model.active_codes();
-    let mut stated = Vec::new();
+    let (mut stated, mut empty) = (Vec::new(), Vec::new());
     // Which codes are kept is known when all views have been seen. Several parts are then encoded once more:
     // their features together are what there is no room for.
     let mut encoded = None;
     for part in &parts {
         let of_part = encode(part);
         stated.extend(model.probabilities(&of_part, &active).into_tensor().to_vec());
+        empty.extend(of_part.empty.iter().flat_map(|logits| logits.sigmoid().into_tensor().to_vec()));
         encoded = (parts.len() == 1).then_some(of_part);
     }
     must_be_finite(&stated, "probabilities")?;
+    must_be_finite(&empty, "probabilities")?;
     let rows: Vec<Vec<f32>> = stated
         .chunks_exact(views.len() * active.len())
         .map(|of_views| mean_row(of_views, active.len()))
         .collect();
+    // By image, where the model has a head for the empty mask.
+    let mut empty = empty.chunks_exact(views.len()).map(|of_views| mean_row(of_views, 1)[0]);
+    let empty: Vec<Option<f32>> = rows.iter().map(|_| empty.next()).collect();
     let best = |row: &[f32]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0);
     let is_kept = |row: &[f32], j: usize| row[j] >= options.min_probability || best(row) == j;
     let kept: Vec<usize> = (0..active.len()).filter(|&j| rows.iter().any(|row| is_kept(row, j))).collect();
@@ -240,7 +257,14 @@ fn predict_in_turns(
             });
         }
     }
-    let settled = found.into_par_iter().map(|Found { mut hypotheses, .. }| {
+    let settled = found.into_par_iter().zip(empty).map(|(Found { mut hypotheses, .. }, empty)| {
+        if let Some(empty) = empty {
+            hypotheses.iter_mut().for_each(|one| one.probability *= 1.0 - empty);
+            let mask = Mask::empty(size[0], size[1], model.recipe.classes);
+            let code = model.recipe.code_count;
+            hypotheses.push(Hypothesis { mask, probability: empty, code });
+            hypotheses.retain(|one| one.probability >= options.min_probability);
+        }
         hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
         settle(hypotheses, options.merge_iou)
     });
@@ -397,6 +421,29 @@ mod tests {
             let message = predictor.predict(&[&sound, &bad]).unwrap_err().to_string();
             assert!(message.contains("image 2 of 2") && message.contains(says), "{message}");
         }
+    }
+
+    #[test]
+    fn a_head_for_nothing_adds_the_empty_mask_to_what_codes_say() {
+        let changes = ["model.empty_head=true", "predict.merge_iou=1"];
+        let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, &changes);
+        let mut network = Network::new(&recipe, &Device::cpu()).unwrap();
+        let predict = |network: &Network| {
+            predict_batch(network.model().unwrap(), &recipe, &pictures()).unwrap().swap_remove(0)
+        };
+        let of_nothing = |said: &Prediction| -> f32 {
+            said.hypotheses.iter().filter(|one| one.mask.is_empty()).map(|one| one.probability).sum()
+        };
+        // Codes say nothing, too, with some probability r: 1 − p = (1 − r) (1 − p∅).
+        let bias = network.parameters().find("empty.output.bias").unwrap();
+        let [alone, zero, three] = [-50.0, 0.0, 3.0].map(|value| {
+            network.parameters_mut().modify(bias, |bias| bias.fill(value));
+            let said = predict(&network);
+            assert!((said.hypotheses.iter().map(|one| one.probability).sum::<f32>() - 1.0).abs() < 1e-5);
+            1.0 - of_nothing(&said)
+        });
+        let logit = |something: f32| (alone / something - 1.0).ln();
+        assert!((logit(three) - logit(zero) - 3.0).abs() < 1e-3, "{alone} {zero} {three}");
     }
 
     /// Two images of nothing in particular.

@@ -171,6 +171,8 @@ pub struct ModelRecipe {
     pub lookup: Lookup,
     /// Whether codes are trained by gradient rather than by the moving average.
     pub train_codes: bool,
+    /// Whether a head of its own says how probable the empty mask is; codes are then for other masks.
+    pub empty_head: bool,
 }
 
 impl Default for ModelRecipe {
@@ -190,6 +192,7 @@ impl Default for ModelRecipe {
             classifier_hidden: 64,
             lookup: Lookup::Cosine,
             train_codes: false,
+            empty_head: false,
         }
     }
 }
@@ -285,6 +288,8 @@ pub struct LossRecipe {
     pub cross_entropy: f32,
     /// Share of the training after which the cross-entropy counts.
     pub cross_entropy_from: f32,
+    /// Weight of the cross-entropy of the head for the empty mask (`model.empty_head`).
+    pub emptiness: f32,
     /// β: weight of the commitment.
     pub commitment: f32,
     /// γ: step size of the covariance descent on the codes in use; 0 switches it off.
@@ -308,6 +313,7 @@ impl Default for LossRecipe {
             reconstruction: Reconstruction::Bce,
             cross_entropy: 1.0,
             cross_entropy_from: 0.0,
+            emptiness: 1.0,
             commitment: 0.25,
             covariance: 0.01,
             average_decay: 0.99,
@@ -432,10 +438,27 @@ pub struct PredictRecipe {
     pub samples: usize,
     /// Views of each image, moved as `augment` says and brought back, whose outputs are averaged.
     pub views: usize,
+    /// Whether a training ends with the three temperatures below fitted to the validation cases.
+    pub calibrate: bool,
+    /// T: the probabilities of masks that are not empty are raised to 1/T.
+    pub temperature: f32,
+    /// T_∅: the logit of the empty mask's probability is divided by it.
+    pub empty_temperature: f32,
+    /// b: added to that logit afterwards.
+    pub empty_shift: f32,
 }
 
 impl Default for PredictRecipe {
     fn default() -> Self {
-        Self { min_probability: 1e-5, merge_iou: 0.99, samples: 100, views: 1 }
+        Self {
+            min_probability: 1e-5,
+            merge_iou: 0.99,
+            samples: 100,
+            views: 1,
+            calibrate: true,
+            temperature: 1.0,
+            empty_temperature: 1.0,
+            empty_shift: 0.0,
+        }
     }
 }

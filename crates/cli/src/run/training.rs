@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use multivalued::Splits;
 use multivalued::predict::predict_cases;
+use multivalued::recipe::PredictRecipe;
 use multivalued::train::{EpochLog, LossTerms, Trainer, checkpoint};
 use multivalued_data::Case;
 use multivalued_data::fingerprint::Fingerprint;
@@ -189,6 +190,13 @@ impl Training<'_> {
         // Without validation cases the last state is the best that is known.
         if !checkpoint::exists(&self.run.best()) {
             trainer.save_for_prediction(&self.run.best())?;
+        }
+        if let Some(calibrated) = trainer.calibrate_saved(&self.run.best())? {
+            let PredictRecipe { temperature, empty_temperature, empty_shift, .. } = calibrated.predict;
+            complain(&format!(
+                "probabilities fitted to the validation cases: temperature {temperature:.2}, of \"nothing there\" \
+                 {empty_temperature:.2} with a shift of {empty_shift:+.2}"
+            ));
         }
         Ok(())
     }

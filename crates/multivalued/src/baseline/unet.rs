@@ -38,7 +38,7 @@ impl Body {
 
     /// All of the work that the image alone determines.
     pub fn features(&self, tape: &Tape, images: &Var) -> Decoded {
-        self.generator.prepare(tape, &self.encoder.forward(tape, images))
+        self.generator.prepare(tape, &self.encoder.forward(tape, images)).0
     }
 }
 

@@ -64,21 +64,22 @@ impl Generator {
         Self { blocks, entry, code_weight, hidden, output, code_entry: recipe.code_entry }
     }
 
-    /// The part of the work that does not depend on the code.
+    /// The part of the work that does not depend on the code; and the decoder's last features where they do not
+    /// depend on it.
     ///
     /// # Shapes
     /// the encoder's levels
-    pub fn prepare(&self, tape: &Tape, levels: &[Var]) -> Decoded {
+    pub fn prepare(&self, tape: &Tape, levels: &[Var]) -> (Decoded, Option<Var>) {
         match self.code_entry {
             CodeEntry::Head => {
                 let features = self.decode(tape, levels);
-                Decoded { levels: vec![self.entry.forward(tape, &features)] }
+                (Decoded { levels: vec![self.entry.forward(tape, &features)] }, Some(features))
             }
             CodeEntry::Bottleneck => {
                 let mut levels = levels.to_vec();
                 let deepest = levels.len() - 1;
                 levels[deepest] = self.entry.forward(tape, &levels[deepest]);
-                Decoded { levels }
+                (Decoded { levels }, None)
             }
         }
     }

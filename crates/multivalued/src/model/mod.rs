@@ -3,6 +3,7 @@
 mod blocks;
 mod classifier;
 mod codebook;
+mod empty_head;
 mod generator;
 mod image_encoder;
 mod pair_encoder;
@@ -12,6 +13,7 @@ mod simplex_etf;
 
 pub(crate) use blocks::{Init, Linear};
 pub(crate) use codebook::{Codebook, Update, mean_inner_product, orthogonality_threshold};
+pub(crate) use empty_head::EmptyHead;
 pub(crate) use generator::{Decoded, Generator};
 pub(crate) use image_encoder::ImageEncoder;
 pub(crate) use pair_encoder::PairEncoder;
@@ -33,6 +35,8 @@ pub struct Model {
     image_encoder: ImageEncoder,
     classifier: Classifier,
     generator: Generator,
+    /// Where the recipe has one (`model.empty_head`).
+    empty_head: Option<EmptyHead>,
     /// 1 for codes that take part, 0 for those in reserve.
     active: ParameterId,
     /// The codes that take part, with the tensor they were read from: every step asks for them, and a GPU is
@@ -46,8 +50,10 @@ pub(crate) struct Encoded {
     pub decoded: Decoded,
     /// [batch, code_dim]
     pub h: Var,
-    /// [batch, code_count]
+    /// [batch, code_count]: of codes, given that something is there where the model has a head for nothing.
     pub logits: Var,
+    /// [batch, 1]: the logit of the empty mask, where the model has a head for it.
+    pub empty: Option<Var>,
     pub batch: usize,
 }
 
@@ -70,6 +76,7 @@ impl Model {
         let classifier = Classifier::new(&mut init, model, deepest)?;
         let generator = Generator::new(&mut init, model);
         let codebook = Codebook::new(&mut init, model);
+        let empty_head = model.empty_head.then(|| EmptyHead::new(&mut init, model));
         let taking_part = match recipe.assignment.active_codes {
             0 => model.code_count,
             some => some,
@@ -83,6 +90,7 @@ impl Model {
             image_encoder,
             classifier,
             generator,
+            empty_head,
             active,
             known_active: Mutex::default(),
             device: device.clone(),
@@ -137,9 +145,12 @@ impl Model {
     /// [batch, height, width, input channels]
     pub(crate) fn encode(&self, tape: &Tape, images: &Var) -> Encoded {
         let levels = self.image_encoder.forward(tape, images);
-        let (h, logits) = self.classifier.forward(tape, &levels[levels.len() - 1]);
-        let decoded = self.generator.prepare(tape, &levels);
-        Encoded { decoded, h, logits, batch: images.shape()[0] }
+        let deepest = &levels[levels.len() - 1];
+        let (h, logits) = self.classifier.forward(tape, deepest);
+        let (decoded, finest) = self.generator.prepare(tape, &levels);
+        let empty = self.empty_head.as_ref().zip(finest);
+        let empty = empty.map(|(head, finest)| head.forward(tape, &finest, deepest));
+        Encoded { decoded, h, logits, empty, batch: images.shape()[0] }
     }
 
     /// The logits of outputs for given codes, K per image.

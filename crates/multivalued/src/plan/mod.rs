@@ -11,7 +11,7 @@
 mod rules;
 mod text;
 
-use crate::recipe::{ModelRecipe, Recipe};
+use crate::recipe::{ModelRecipe, Recipe, TrainRecipe};
 use crate::{Result, Trainer};
 use multivalued_data::Case;
 use multivalued_data::fingerprint::Fingerprint;
@@ -26,6 +26,8 @@ const MOST_IMAGES: u64 = 190_000;
 const PASSES: u64 = 20;
 /// Steps below which codes and probabilities have not settled, whatever the batch.
 pub const FEWEST_STEPS: u64 = 1_000;
+/// Steps from which on a lower learning rate was better where masks may be empty.
+const STEPS_FOR_A_LOW_RATE: u64 = 6_000;
 /// The share of a time budget that is left for validations and checkpoints.
 const FOR_VALIDATION: f64 = 0.12;
 /// Validations of a training, where they do not cost too much.
@@ -125,10 +127,22 @@ impl Plan {
             / self.validation_cases.max(1) as f64;
         let validations = (affordable as u64).clamp(3, VALIDATIONS);
         train.validate_every = (train.steps / per_epoch / validations).max(1);
+        // Where there are steps enough for a low rate, the probability of nothing is not learned by heart as soon.
+        let low = self.recipe.model.empty_head && train.steps >= STEPS_FOR_A_LOW_RATE;
+        train.learning_rate = if low { 1e-3 } else { TrainRecipe::default().learning_rate };
         // A tenth of the training, so that the average is of weights that belong together.
-        let remembered = (train.steps as f32 / 10.0).clamp(50.0, 1000.0);
+        let (part, most) = if low { (5.0, 2000.0) } else { (10.0, 1000.0) };
+        let remembered = (train.steps as f32 / part).clamp(50.0, most);
         train.weight_average = 1.0 - 1.0 / remembered;
         let average = train.weight_average;
+        self.forget_reason("train.learning_rate");
+        if low {
+            self.because(
+                "train.learning_rate",
+                "lower than usual: with so many steps it is enough, and whether anything is there is not learned by \
+                 heart as soon",
+            );
+        }
         self.because("train.steps", reason);
         self.because(
             "train.validate_every",

@@ -19,6 +19,8 @@ const FEW_IMAGES: f32 = 100.0;
 const RULE_DIRECTED: f32 = 0.6;
 /// From this strength on images show which way is up, and flipped ones are unlike any real one.
 const SCENE_DIRECTED: f32 = 1.5;
+/// A share of empty masks from which on there is something to learn about when they occur.
+const RARELY: f32 = 0.01;
 /// What differs between different answers is thicker than this; between readers' outlines it is thinner.
 const THICK: f32 = 0.25;
 
@@ -247,6 +249,8 @@ pub(super) fn codes(plan: &mut Plan, found: &Fingerprint) {
         && repeated_share < 0.05
         && thickness.median > THICK;
     let recipe = &mut plan.recipe;
+    recipe.model.empty_head = (RARELY..=1.0 - RARELY).contains(&found.empty_share);
+    let why = format!("{:.0} % of the annotations are empty masks", 100.0 * found.empty_share);
     let readers = |text: &str| {
         format!(
             "{text} (thickness of what differs {:.2}, images with a repeated annotation {:.0} %, empty masks {:.0} %)",
@@ -255,6 +259,10 @@ pub(super) fn codes(plan: &mut Plan, found: &Fingerprint) {
             100.0 * found.empty_share
         )
     };
+    if recipe.model.empty_head {
+        plan.because("model.empty_head", format!("{why}: a head of its own says how probable nothing is"));
+    }
+    let recipe = &mut plan.recipe;
     if different {
         let most = found.annotations.max as usize;
         let codes = (2 * most).clamp(8, 32);

@@ -67,6 +67,7 @@ const RANGES: &[Range] = ranges! {
     assignment.min_usage: 0, 1;
     loss.cross_entropy: 0, MOST_WEIGHT;
     loss.cross_entropy_from: 0, 1;
+    loss.emptiness: 0, MOST_WEIGHT;
     loss.commitment: 0, MOST_WEIGHT;
     loss.covariance: 0, 1000;
     loss.average_decay: 0, 1;
@@ -93,6 +94,9 @@ const RANGES: &[Range] = ranges! {
     predict.merge_iou: 0, 1;
     predict.samples: 1, 10_000;
     predict.views: 1, 16;
+    predict.temperature: 0.01, 100;
+    predict.empty_temperature: 0.01, 100;
+    predict.empty_shift: -20, 20;
 };
 
 /// Most levels of the encoder: an image of the largest side has one pixel at the last.

@@ -2,6 +2,7 @@
 
 use super::{CodeEntry, MethodKind, ModelRecipe, Recipe, Space};
 use crate::Result;
+use crate::model::EmptyHead;
 use multivalued_data::memory::claim;
 use std::path::Path;
 
@@ -64,7 +65,8 @@ impl Recipe {
                 };
                 // The frame and the codes; of each code its usage and whether it takes part.
                 let codes = 2 * (n * m + n) as u64;
-                image_encoder + pair_encoder + classifier + generator(model, m) + codes
+                let empty = if model.empty_head { empty_head(model) } else { 0 };
+                image_encoder + pair_encoder + classifier + generator(model, m) + codes + empty
             }
         }
     }
@@ -111,6 +113,17 @@ fn generator(model: &ModelRecipe, code_dim: usize) -> u64 {
         + layer(1, last, model.output_channels())
 }
 
+/// As `model/empty_head.rs` makes it.
+fn empty_head(model: &ModelRecipe) -> u64 {
+    let (finest, deepest) = (model.channels[0], model.channels[model.channels.len() - 1]);
+    let hidden = EmptyHead::HIDDEN;
+    layer(1, finest, 1)
+        + layer(1, deepest, 1)
+        + layer(1, finest, hidden)
+        + 2 * layer(1, deepest, hidden)
+        + layer(1, hidden, 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::BUILT_IN;
@@ -125,6 +138,7 @@ mod tests {
             &["assignment.space=embedding", "model.classes=3"],
             &["model.code_entry=bottleneck", "model.head_hidden=0"],
             &["model.norm_group=0", "model.classifier_hidden=0", "model.head_hidden=3", "model.channels=[8]"],
+            &["model.empty_head=true"],
             &["method.kind=unet"],
             &["method.kind=probabilistic-unet", "model.input_channels=3"],
         ];

@@ -99,6 +99,11 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ("model.lookup", "how embeddings meet codes: `\"cosine\"` or `\"euclidean\"`", "euclidean"),
     ("model.train_codes", "codes are trained by gradient rather than by the moving average", "false"),
     (
+        "model.empty_head",
+        "whether a head of its own says how probable the empty mask is, from the pixels that matter; codes are then for other masks",
+        "false",
+    ),
+    (
         "assignment.space",
         "where an annotation finds its code: among outputs (`\"output\"`, E_2) or codes (`\"embedding\"`, E_3)",
         "embedding",
@@ -126,6 +131,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "share of the training after which the cross-entropy counts",
         "after 20 epochs",
     ),
+    ("loss.emptiness", "weight of the cross-entropy of `model.empty_head`", ""),
     ("loss.commitment", "β, weight of the commitment", "0.25"),
     (
         "loss.covariance",
@@ -187,6 +193,14 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "views of each image, flipped, turned and resampled as `augment` does and brought back, whose outputs and probabilities are averaged; costs as many passes",
         "1",
     ),
+    (
+        "predict.calibrate",
+        "whether a training ends with the temperatures below fitted to its validation cases, by maximum likelihood; `best/` and models made of it keep them",
+        "false",
+    ),
+    ("predict.temperature", "probabilities of masks that are not empty are raised to 1/this", "1"),
+    ("predict.empty_temperature", "the logit of the empty mask's probability is divided by this", "1"),
+    ("predict.empty_shift", "what is added to that logit afterwards", "0"),
 ];
 
 /// `docs/recipe.md`: every key with its default, its meaning and the paper's value.

@@ -29,6 +29,14 @@ impl Recipe {
             "a baseline looks at an image once: leave it at 1".into(),
         )?;
         rule(
+            !self.model.empty_head
+                || self.method.kind == MethodKind::Multivalued
+                    && self.model.code_entry == CodeEntry::Head
+                    && self.assignment.space == Space::Output,
+            "model.empty_head",
+            "needs method.kind = \"multivalued\", model.code_entry = \"head\" and assignment.space = \"output\"".into(),
+        )?;
+        rule(
             self.data.validation_share + self.data.test_share < 1.0,
             "data.test_share",
             "with data.validation_share nothing is left to train on".into(),

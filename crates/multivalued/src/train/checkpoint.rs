@@ -35,6 +35,8 @@ const STATE: &str = "state.json";
 const MOST_STATE: u64 = 1 << 28;
 
 const FORMAT: &str = "multivalued-checkpoint";
+/// Validation cases that temperatures are fitted to: enough for three numbers, and a bounded part of a training.
+const MOST_CALIBRATION_CASES: usize = 400;
 /// Grows when a reader of the old kind could not read the new one.
 const VERSION: u32 = 1;
 /// More than any training takes, and so few that nothing that is computed from them overflows.
@@ -279,6 +281,19 @@ impl Trainer {
         write(folder, &[(MODEL, model)], &self.recipe, None)
     }
 
+    /// Brings the probabilities of the model that was saved as `folder` in line with the validation cases, where
+    /// the recipe wants it and there are any. Gives the model's recipe where it did.
+    pub fn calibrate_saved(&self, folder: &Path) -> Result<Option<Recipe>> {
+        if !self.recipe.predict.calibrate || self.validation.is_empty() {
+            return Ok(None);
+        }
+        let cases = spread(&self.validation, MOST_CALIBRATION_CASES);
+        let predictor = Predictor::open(folder, self.network.device())?.calibrated(&cases)?;
+        let model = caught(|| Ok(predictor.network().parameters().to_safetensors(HashMap::new())))?;
+        write(folder, &[(MODEL, model)], predictor.recipe(), None)?;
+        Ok(Some(predictor.recipe().clone()))
+    }
+
     /// Goes on from a checkpoint, exactly where it was saved. The cases must be those it was trained on.
     pub fn resume(
         folder: &Path,
@@ -395,6 +410,12 @@ impl Predictor {
         opened.load(name, &mut network)?;
         Ok(Self::new(network, recipe))
     }
+}
+
+/// At most so many of some cases, evenly spread.
+fn spread(cases: &[Case], most: usize) -> Vec<Case> {
+    let step = cases.len().div_ceil(most).max(1);
+    cases.iter().step_by(step).cloned().collect()
 }
 
 /// The recipe a checkpoint was made by.

@@ -121,6 +121,7 @@ impl EpochSums {
         sum.cross_entropy += new.cross_entropy;
         sum.commitment += new.commitment;
         sum.covariance += new.covariance;
+        sum.emptiness += new.emptiness;
         sum.overlap += new.overlap;
         sum.energy += new.energy;
         sum.divergence += new.divergence;
@@ -179,6 +180,7 @@ impl EpochSums {
                 cross_entropy: terms.cross_entropy / n,
                 commitment: terms.commitment / n,
                 covariance: terms.covariance / n,
+                emptiness: terms.emptiness / n,
                 overlap: terms.overlap / n,
                 energy: terms.energy / n,
                 divergence: terms.divergence / n,

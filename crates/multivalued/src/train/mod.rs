@@ -25,6 +25,7 @@ use crate::model::mean_inner_product;
 use crate::network::Network;
 use crate::predict::{Predictor, predict_cases};
 use crate::recipe::Recipe;
+use crate::temperature::Temperature;
 use crate::{Error, Result};
 use ahead::Batches;
 use census::Census;
@@ -334,12 +335,19 @@ impl Trainer {
     }
 
     /// The validation cases' report, by the averaged weights. One view of each: epochs are compared with each
-    /// other, and more views would take longer than the training of small data sets.
+    /// other, and more views would take longer than the training of small data sets. Probabilities are fitted to
+    /// the same cases first, as they will be at the end: else the epoch would win whose probabilities are least
+    /// overstated, although its masks are not the best.
     fn validation_report(&mut self) -> Result<Report> {
         let cases = self.validation.clone();
         let mut recipe = self.recipe.clone();
         recipe.predict.views = 1;
-        let predictions = self.with_averaged_weights(|network| predict_cases(network, &recipe, &cases))?;
+        let mut predictions =
+            self.with_averaged_weights(|network| predict_cases(network, &recipe, &cases))?;
+        if recipe.predict.calibrate {
+            let fitted = Temperature::fitted(&cases, &predictions);
+            predictions.iter_mut().for_each(|prediction| fitted.apply(prediction));
+        }
         let settings = Settings { resamples: 1, ..Settings::new("validation") };
         Ok(evaluate(&cases, &predictions, &settings)?)
     }

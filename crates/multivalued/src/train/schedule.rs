@@ -38,6 +38,7 @@ pub(crate) fn rule(recipe: &AssignmentRecipe, progress: f32) -> Rule {
 pub(crate) struct Weights {
     pub reconstruction: f32,
     pub cross_entropy: f32,
+    pub emptiness: f32,
     pub commitment: f32,
     pub overlap: f32,
     pub energy: f32,
@@ -50,6 +51,7 @@ pub(crate) fn weights(recipe: &Recipe, progress: f32) -> Weights {
     Weights {
         reconstruction: if finishing { loss.reconstruction_with_energy } else { 1.0 },
         cross_entropy: if progress >= loss.cross_entropy_from { loss.cross_entropy } else { 0.0 },
+        emptiness: loss.emptiness,
         commitment: loss.commitment,
         // While codes still share all annotations, each would be drawn to the same middle.
         overlap: if progress >= recipe.assignment.anneal_until { loss.overlap } else { 0.0 },

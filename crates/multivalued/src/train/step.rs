@@ -38,6 +38,9 @@ pub struct LossTerms {
     pub commitment: f32,
     /// L_cov.
     pub covariance: f32,
+    /// Cross-entropy of the head for the empty mask; 0 where there is none.
+    #[serde(default)]
+    pub emptiness: f32,
     /// Soft Jaccard distance of annotations to their codes' outputs; 0 before it counts.
     #[serde(default)]
     pub overlap: f32,
@@ -56,7 +59,8 @@ pub(crate) struct StepResult {
     pub gradient_norm: f32,
     /// Mean length of h.
     pub h_norm: f32,
-    /// The weight of annotations that each code was responsible for; sums to one.
+    /// The weight of annotations that each code was responsible for; sums to one, less what a head for the empty
+    /// mask is responsible for.
     pub usage: Vec<f32>,
     /// The code of each image that is responsible for most of its annotations' weight.
     pub leading_codes: Vec<usize>,
@@ -78,6 +82,8 @@ struct Assigned {
     reconstruction: Var,
     /// [batch, code_count]: what the classifier should say.
     targets: Vec<f32>,
+    /// [batch]: the weight of empty annotations, where a head says how probable they are.
+    empty_targets: Vec<f32>,
     commitment: Option<Var>,
     /// Where it counts already.
     overlap: Option<Var>,
@@ -92,6 +98,8 @@ struct Losses {
     encoded: Encoded,
     assigned: Assigned,
     cross_entropy: Var,
+    /// Where the model has a head for the empty mask.
+    emptiness: Option<Var>,
     /// Where it counts already.
     energy: Option<Var>,
     total: Var,
@@ -107,16 +115,16 @@ pub(crate) fn step(
 ) -> StepResult {
     let count = model.recipe.code_count;
     let tape = Tape::recording(&model.parameters);
-    let Losses { encoded, assigned, cross_entropy, energy, total } =
+    let Losses { encoded, assigned, cross_entropy, emptiness, energy, total } =
         losses(model, &tape, recipe, batch, progress);
 
-    let Assigned { reconstruction, targets, commitment, overlap, outputs, followed } = assigned;
+    let Assigned { reconstruction, targets, commitment, overlap, outputs, followed, .. } = assigned;
     let h = encoded.h.tensor().clone();
     drop((encoded, outputs));
     let gradients = tape.backward(&total);
     let total = total.into_tensor();
     let terms = [reconstruction, cross_entropy].map(Var::into_tensor);
-    let some_terms = [commitment, overlap, energy].map(|term| term.map(Var::into_tensor));
+    let some_terms = [commitment, emptiness, overlap, energy].map(|term| term.map(Var::into_tensor));
     let mut read = vec![&total, &h, &terms[0], &terms[1]];
     read.extend(some_terms.iter().flatten());
     // All that a step is watched by is read with the norm, at its end: a GPU is waited for here, for the
@@ -126,7 +134,7 @@ pub(crate) fn step(
     drop(gradients);
     let h_norm = mean_length(&read[1], h.shape().last());
     let mut some_read = read[4..].iter();
-    let [commitment, overlap, energy] = some_terms
+    let [commitment, emptiness, overlap, energy] = some_terms
         .map(|term| term.map_or(0.0, |_| some_read.next().expect("every term that is there was read")[0]));
     let mut terms = LossTerms {
         total: read[0][0],
@@ -134,6 +142,7 @@ pub(crate) fn step(
         cross_entropy: read[3][0],
         commitment,
         covariance: 0.0,
+        emptiness,
         overlap,
         energy,
         divergence: 0.0,
@@ -168,15 +177,28 @@ fn losses(model: &Model, tape: &Tape, recipe: &Recipe, batch: &Batch, progress: 
     let shape = [encoded.batch, model.recipe.code_count];
     let targets = Tensor::from_slice(model.device(), shape, &assigned.targets);
     let cross_entropy = encoded.logits.cross_entropy_soft(&targets).mean();
+    let emptiness = encoded.empty.as_ref().map(|empty| {
+        let targets = Tensor::from_slice(model.device(), [encoded.batch, 1], &assigned.empty_targets);
+        empty.bce_with_logits(&targets).mean()
+    });
     let energy = (weights.energy > 0.0).then(|| energy(model, tape, recipe, &encoded, &assigned, batch));
-    let total = total(weights, &assigned, &cross_entropy, energy.as_ref());
-    Losses { encoded, assigned, cross_entropy, energy, total }
+    let total = total(weights, &assigned, &cross_entropy, emptiness.as_ref(), energy.as_ref());
+    Losses { encoded, assigned, cross_entropy, emptiness, energy, total }
 }
 
-fn total(weights: Weights, assigned: &Assigned, cross_entropy: &Var, energy: Option<&Var>) -> Var {
+fn total(
+    weights: Weights,
+    assigned: &Assigned,
+    cross_entropy: &Var,
+    emptiness: Option<&Var>,
+    energy: Option<&Var>,
+) -> Var {
     let mut total = assigned.reconstruction.scale(weights.reconstruction);
     if weights.cross_entropy > 0.0 {
         total = total.add(&cross_entropy.scale(weights.cross_entropy));
+    }
+    if let Some(emptiness) = emptiness {
+        total = total.add(&emptiness.scale(weights.emptiness));
     }
     if let Some(commitment) = &assigned.commitment {
         total = total.add(&commitment.scale(weights.commitment));
@@ -212,9 +234,18 @@ fn assign_by_output(
     // Annotations are assigned here and not on a GPU: distances and probabilities are a few thousand values,
     // which cross at once, and finding the cheapest pairs is a search, image by image, in microseconds.
     let probabilities = model.probabilities(encoded, &codes);
-    let others = [probabilities.tensor(), &batch.areas];
+    let drawn = encoded
+        .empty
+        .as_ref()
+        .map(|_| loss::foreground_annotations(&batch.annotations, model.recipe.output_channels()).sum_rows());
+    let mut others = vec![probabilities.tensor(), &batch.areas];
+    others.extend(drawn.as_ref().map(Var::tensor));
     let (mut distances, read) = loss::cross_entropy_distances(&logits, &batch.annotations, images, &others);
     let (probabilities, areas) = (&read[0], &read[1]);
+    // Codes have no part in empty annotations where a head says how probable those are.
+    let is_empty = |row: usize| read.get(2).is_some_and(|drawn| drawn[row] == 0.0);
+    let of_codes = |row: usize| if is_empty(row) { 0.0 } else { batch.weights[row] };
+    let annotation_weights: Vec<f32> = (0..images * k).map(of_codes).collect();
     // Distances in units of the image's mean annotated area, so that small lesions count as much.
     let units: Vec<f32> = areas.iter().map(|area| area.max(0.02 * size as f32)).collect();
     for (image, distances) in distances.chunks_exact_mut(k * j).enumerate() {
@@ -225,7 +256,7 @@ fn assign_by_output(
     let mut masses = vec![0.0f32; images * j];
     let mut targets = vec![0.0f32; images * model.recipe.code_count];
     for image in 0..images {
-        let annotation_weights = &batch.weights[image * k..][..k];
+        let annotation_weights = &annotation_weights[image * k..][..k];
         let log_p: Vec<f32> = probabilities[image * j..][..j].iter().map(|p| p.max(1e-9).ln()).collect();
         let r = responsibilities(rule, &distances[image * k * j..][..k * j], &log_p, annotation_weights);
         for annotation in 0..k {
@@ -254,6 +285,11 @@ fn assign_by_output(
     Assigned {
         reconstruction: distance.mul(&masses).sum(),
         targets,
+        empty_targets: (0..images)
+            .map(|image| {
+                (image * k..(image + 1) * k).filter(|&row| is_empty(row)).map(|row| batch.weights[row]).sum()
+            })
+            .collect(),
         commitment: None,
         overlap: compared
             .as_ref()
@@ -317,6 +353,7 @@ fn assign_by_embedding(
     Assigned {
         reconstruction: distance.mul(&shares).sum(),
         targets,
+        empty_targets: Vec::new(),
         commitment: Some(z.squared_error(&c).mul(&shares).sum()),
         overlap,
         outputs: None,
@@ -360,10 +397,12 @@ fn energy(
         }
     };
     let mut probabilities = model.probabilities(encoded, &codes);
+    let mut empty = encoded.empty.as_ref().map(Var::sigmoid);
     if recipe.assignment.is_distinct() {
         probabilities = probabilities.stop_gradient();
+        empty = empty.map(|empty| empty.stop_gradient());
     }
-    compared.energy_score(&probabilities, &batch.weights).mean()
+    compared.energy_score(&probabilities, empty.as_ref(), &batch.weights).mean()
 }
 
 /// The moving average, then the covariance step; returns L_cov.

@@ -23,11 +23,42 @@ fn energy_score_and_its_gradients() {
         tape.get(outputs).tensor().to_vec().iter().map(|&share| f32::from(share > 0.5)).collect();
     let masks = Var::constant(Tensor::from_slice(&device, [6, 6], &masks));
     let compared = Compared::new(tape.get(outputs), masks, annotations, 2);
-    let scores = compared.energy_score(&tape.get(p), &[0.25, 0.75, 1.0, 0.0]);
+    let scores = compared.energy_score(&tape.get(p), None, &[0.25, 0.75, 1.0, 0.0]);
     assert_close("scores", &scores.tensor().to_vec(), &golden["scores"], 1e-5);
     let gradients = tape.backward(&scores.sum());
     assert_close("outputs", &gradients.get(outputs).unwrap().to_vec(), &golden["outputs"], 1e-5);
     assert_close("probabilities", &gradients.get(p).unwrap().to_vec(), &golden["probabilities"], 1e-5);
+}
+
+/// A probability of the empty mask beside the outputs is the same as one more output that is empty.
+#[test]
+fn the_energy_score_with_a_head_for_nothing() {
+    let device = Device::cpu();
+    let constant =
+        |shape: [usize; 2], values: &[f32]| Var::constant(Tensor::from_slice(&device, shape, values));
+    let outputs = wave(36, 0.2, 0.4, 0.5);
+    let p: Vec<f32> = [[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]].concat();
+    let empty = [0.25, 0.6];
+    let mut annotations = golden_masks(4, 6);
+    annotations[6..12].fill(0.0);
+    let weights = [0.25, 0.75, 1.0, 0.0];
+    let masks = |outputs: &[f32]| -> Vec<f32> { outputs.iter().map(|&o| f32::from(o > 0.5)).collect() };
+    let compared = |outputs: &[f32]| {
+        let shape = [outputs.len() / 6, 6];
+        let masks = constant(shape, &masks(outputs));
+        Compared::new(constant(shape, outputs), masks, constant([4, 6], &annotations), 2)
+    };
+    let with_head = compared(&outputs)
+        .energy_score(&constant([2, 3], &p), Some(&constant([2, 1], &empty)), &weights)
+        .tensor()
+        .to_vec();
+    let nothing = [0.0; 6];
+    let with_output = [&outputs[..18], &nothing, &outputs[18..], &nothing].concat();
+    let all = |image: usize| [0, 1, 2].map(|j| p[3 * image + j] * (1.0 - empty[image]));
+    let all = [&all(0)[..], &empty[..1], &all(1), &empty[1..]].concat();
+    let expected =
+        compared(&with_output).energy_score(&constant([2, 4], &all), None, &weights).tensor().to_vec();
+    assert_close("scores", &with_head, &json!(expected), 1e-5);
 }
 
 #[test]

@@ -49,6 +49,13 @@ fn commitment_moves_the_pair_encoder_alone() {
 }
 
 #[test]
+fn emptiness_moves_its_head_and_the_features_it_looks_at() {
+    let recipe = tiny_recipe(Space::Output, &["model.empty_head=true"]);
+    let found = reached_by(&recipe, HARD, |losses| losses.emptiness.unwrap());
+    assert_reached(&found, &["empty", "generator", "image_encoder"]);
+}
+
+#[test]
 fn cross_entropy_moves_the_classifier_and_the_shared_encoder() {
     for (space, progress) in [(Space::Embedding, HARD), (Space::Output, SOFT), (Space::Output, HARD)] {
         let found = reached(space, progress, |losses| losses.cross_entropy);
