@@ -126,8 +126,10 @@ impl Verdict {
                 if may_fail { ": the model is of no use yet" } else { "" }
             ));
         }
+        // With a head for the empty mask there are two answers with one code.
         if let Some(1) = trained.used_codes
             && may_fail
+            && !trained.recipe.model.empty_head
         {
             self.useful = false;
             // First, since it is why the model is not to be used, however good its scores are.

@@ -84,6 +84,7 @@ impl Training<'_> {
             log: Log::open(&self.run.log(), trainer.steps())?,
             events: Events::create(&self.run.events(), trainer.steps())?,
             progress: Progress::new(trainer.steps(), trainer.total_steps(), trainer.steps_per_epoch()),
+            one_code_is_a_fault: !recipe.model.empty_head,
         };
         let interrupt = Interrupt::listen(self.run)?;
         watch.log.write(&self.start(&trainer, &hash))?;
@@ -207,6 +208,8 @@ struct Watch {
     log: Log,
     events: Events,
     progress: Progress,
+    /// Not where a head says how probable the empty mask is: that is a second answer.
+    one_code_is_a_fault: bool,
 }
 
 impl Watch {
@@ -239,7 +242,7 @@ impl Watch {
             self.events.scalar(ended.step, &name.replace('.', "/"), *value)?;
         }
         self.events.flush()?;
-        if ended.codes.is_some_and(|codes| codes.used_codes == 1) {
+        if self.one_code_is_a_fault && ended.codes.is_some_and(|codes| codes.used_codes == 1) {
             complain(&format!(
                 "epoch {}: all annotations take one code; the codebook has collapsed",
                 ended.epoch
