@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::Settings;
 use crate::draw::Draw;
+use crate::metric::percentile;
 use crate::report::Intervals;
 
 /// The share of resamples that lie inside an interval.
@@ -74,11 +75,7 @@ pub(super) fn intervals(
 
 fn interval(mut values: Vec<f64>) -> [f64; 2] {
     values.sort_by(f64::total_cmp);
-    [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0].map(|share| {
-        let at = share * (values.len() - 1) as f64;
-        let (low, high) = (values[at.floor() as usize], values[at.ceil() as usize]);
-        low + (high - low) * at.fract()
-    })
+    [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0].map(|share| percentile(&values, share))
 }
 
 #[cfg(test)]

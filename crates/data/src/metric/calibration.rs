@@ -11,7 +11,7 @@ use super::{Comparison, WEIGHT_NOISE};
 /// Probabilities below this count as this in the negative log-likelihood: the paper's ε.
 pub const NLL_FLOOR: f64 = 1e-5;
 /// Bins of every expected calibration error.
-const BINS: usize = 10;
+pub(crate) const BINS: usize = 10;
 
 /// For each label the output it is assigned to.
 pub fn assigned(comparison: &Comparison) -> Vec<usize> {
@@ -139,14 +139,18 @@ impl PixelBins {
     pub fn add_maps(&mut self, labels: &[f64], outputs: &[f64]) {
         for (&q, &p) in labels.iter().zip(outputs) {
             if p > 0.0 {
-                // The tolerance keeps 0.3 out of (0.3, 0.4] when f32 made it 0.30000001.
-                let bin = ((p - WEIGHT_NOISE) * BINS as f64).ceil().clamp(1.0, BINS as f64);
-                self.bins[bin as usize - 1].add(p, q);
+                self.bins[Self::bin_of(p)].add(p, q);
             } else {
                 self.zero.add(0.0, q);
                 self.missed += f64::from(u8::from(q > 0.0));
             }
         }
+    }
+
+    /// The bin of a positive probability.
+    pub fn bin_of(probability: f64) -> usize {
+        // The tolerance keeps 0.3 out of (0.3, 0.4] when f32 made it 0.30000001.
+        ((probability - WEIGHT_NOISE) * BINS as f64).ceil().clamp(1.0, BINS as f64) as usize - 1
     }
 
     fn gaps(&self) -> f64 {

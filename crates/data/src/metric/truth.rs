@@ -58,6 +58,19 @@ pub fn probability_mae(errors: &[f64]) -> f64 {
     errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64
 }
 
+/// Total variation between the true distribution and the outputs, an output counting for the mode it shows
+/// (IoU ≥ 0.9, the nearest) and for none where it shows none: ½ (Σ |predicted − true| + the probability of those).
+pub fn total_variation_shown(comparison: &Comparison) -> Option<f64> {
+    let mut errors: Vec<f64> = comparison.modes()?.weights().iter().map(|q| -q).collect();
+    let mut shown_nowhere = 0.0;
+    for (output, p) in comparison.outputs().weights().iter().enumerate() {
+        let of_mode = |mode| iou(comparison, mode, output).unwrap_or(0.0);
+        let nearest = calibration::nearest(errors.len(), of_mode);
+        *if shows(comparison, nearest, output) { &mut errors[nearest] } else { &mut shown_nowhere } += p;
+    }
+    Some(total_variation(&errors) + shown_nowhere / 2.0)
+}
+
 /// Total variation between predicted and true mode probabilities, half the sum of |predicted − true|.
 pub fn total_variation(errors: &[f64]) -> f64 {
     errors.iter().map(|error| error.abs()).sum::<f64>() / 2.0

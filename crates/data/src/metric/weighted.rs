@@ -102,6 +102,13 @@ impl<'a> WeightedMasks<'a> {
         empty.fold(0.0, |sum, (_, weight)| sum + weight)
     }
 
+    /// The weight of the masks in which no pixel is of this class.
+    pub(crate) fn empty_weight_of(&self, class: usize) -> f64 {
+        let absent = |mask: &Mask| mask.plane(class).iter().all(|&word| word == 0);
+        let empty = self.masks.iter().zip(&self.weights).filter(|(mask, _)| absent(mask));
+        empty.fold(0.0, |sum, (_, weight)| sum + weight)
+    }
+
     fn normalised(mut self) -> Self {
         let sum: f64 = self.weights.iter().sum();
         self.weights.iter_mut().for_each(|weight| *weight /= sum);
