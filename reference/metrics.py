@@ -14,6 +14,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+from scipy.ndimage import binary_erosion, distance_transform_edt, label
 from scipy.optimize import linear_sum_assignment, linprog
 
 NOISE = 1e-6  # f32 weights: differences below this are rounding
@@ -149,6 +150,120 @@ def pixel_eces(pairs):
     return float(positive), float(with_zero), float(with_zero / union.mean()) if union.any() else 0.0
 
 
+def boundary_scores(a, b, tolerance=2.0):
+    """HD95 and normalised surface distance of two masks: per class, then the mean."""
+    distances, shares = [], []
+    for plane_a, plane_b in zip(a, b):
+        if not plane_a.any() or not plane_b.any():
+            shares.append(float(plane_a.any() == plane_b.any()))
+            continue
+        edge = lambda plane: plane & ~binary_erosion(plane)
+        to_a, to_b = (distance_transform_edt(~edge(plane)) for plane in (plane_a, plane_b))
+        from_a, from_b = to_b[edge(plane_a)], to_a[edge(plane_b)]
+        distances.append(max(np.percentile(from_a, 95), np.percentile(from_b, 95)))
+        both = np.concatenate([from_a, from_b])
+        shares.append(float((both <= tolerance + 1e-9).mean()))
+    return (float(np.mean(distances)) if distances else None), float(np.mean(shares))
+
+
+def lesion_counts(a, b):
+    """Components of the label, those found, and those of the output that are too many, over all classes."""
+    counts = np.zeros(3)
+    for plane_a, plane_b in zip(a, b):
+        (of_a, n_a), (of_b, n_b) = (label(plane, np.ones((3, 3))) for plane in (plane_a, plane_b))
+        pairs = []
+        for i in range(1, n_a + 1):
+            for j in range(1, n_b + 1):
+                both, either = ((of_a == i) & (of_b == j)).sum(), ((of_a == i) | (of_b == j)).sum()
+                if both / either >= 0.1:
+                    pairs.append((-both / either, i, j))
+        used_a, used_b = set(), set()
+        for _, i, j in sorted(pairs):
+            if i not in used_a and j not in used_b:
+                used_a.add(i)
+                used_b.add(j)
+        counts += n_a, len(used_a), n_b - len(used_a)
+    return counts
+
+
+def majority(masks, weights):
+    return sum(w * m for w, m in zip(weights, masks)) > (0.5 + NOISE) * sum(weights)
+
+
+def staple(masks):
+    """Per class, over all pixels: the plain EM of Warfield, Zou and Wells."""
+    if len(masks) == 1:
+        return masks[0]
+    planes = []
+    for votes in np.moveaxis(np.array(masks, float), 0, 1):
+        votes = votes.reshape(len(masks), -1)
+        prior = votes.mean()
+        w = votes.mean(0)
+        p = q = np.zeros(len(masks))
+        share = lambda part, whole: np.ones(len(masks)) if whole == 0 else part / whole
+        for _ in range(1000):
+            new_p, new_q = share(votes @ w, w.sum()), share((1 - votes) @ (1 - w), (1 - w).sum())
+            done = max(abs(new_p - p).max(), abs(new_q - q).max()) <= 1e-10
+            p, q = new_p, new_q
+            yes = prior * np.prod(np.where(votes == 1, p[:, None], 1 - p[:, None]), 0)
+            no = (1 - prior) * np.prod(np.where(votes == 1, 1 - q[:, None], q[:, None]), 0)
+            w = np.where(yes + no > 0, yes / np.where(yes + no > 0, yes + no, 1), prior)
+            if done:
+                break
+        planes.append((w > 0.5 + NOISE).reshape(masks[0].shape[1:]))
+    return np.array(planes)
+
+
+def details(y, q, s, p):
+    """The parts of the GED, single answers, boundaries and lesions; only what is known."""
+    absent = lambda masks, w: np.array([sum(x for m, x in zip(masks, w) if not m[c].any()) for c in range(len(y[0]))])
+    empty_q, empty_p = absent(y, q), absent(s, p)
+    spread = float(q @ (1 - table(iou, y, y)) @ q)
+    found = {"ged_emptiness": float((2 * (empty_p - empty_q) ** 2).mean())}
+    found["ged_shape"] = ged(y, q, s, p) - found["ged_emptiness"]
+    nearness = lambda mask: float(sum(w * iou(m, mask) for m, w in zip(y, q)))
+    answer = lambda name, value: found.update({f"{name}_iou": value, f"{name}_ged": 2 * (1 - value) - spread})
+    answer("top", nearness(s[0]))
+    inner = table(iou, s, s) @ p
+    answer("medoid", nearness(s[int(np.argmax(inner >= inner.max() - 1e-12))]))
+    found["expected_iou"] = float(q @ table(iou, y, s) @ p)
+    if len(y) > 1:
+        squares = (q**2).sum()
+        share = squares / (1 - squares)
+        floor, floor_empty = share * spread, float(share * (2 * empty_q * (1 - empty_q)).mean())
+        found |= {"ged_floor": floor, "ged_floor_emptiness": floor_empty, "ged_floor_shape": floor - floor_empty}
+        found["ged_excess"] = ged(y, q, s, p) - floor
+        found["ged_excess_emptiness"] = found["ged_emptiness"] - floor_empty
+        found["ged_excess_shape"] = found["ged_shape"] - (floor - floor_empty)
+        for name, consensus in (("majority", majority), ("staple", lambda masks, _: staple(masks))):
+            others = lambda k: consensus([m for i, m in enumerate(y) if i != k], np.delete(q, k))
+            answer(name, float(sum(w * iou(m, others(k)) for k, (m, w) in enumerate(zip(y, q)))))
+            answer(f"{name}_all", nearness(consensus(y, q)))
+    kept = min(int(np.argmax(np.cumsum(p) >= 0.99 - NOISE)) + 1, 64)
+    for name, weights in (("top", np.ones(1)), ("expected", p[:kept])):
+        pairs = [(a, b, v * w) for a, v in zip(y, q) for b, w in zip(s, weights)]
+        total = sum(w for *_, w in pairs)
+        measured = [(*boundary_scores(a, b), w) for a, b, w in pairs]
+        known = [(d, w) for d, _, w in measured if d is not None]
+        if known:
+            found[f"hd95_{name}"] = sum(d * w for d, w in known) / sum(w for _, w in known)
+        found[f"nsd_{name}"] = sum(n * w for _, n, w in measured) / total
+        lesions, hits, false = sum(lesion_counts(a, b) * w for a, b, w in pairs) / total
+        found |= {"lesions": float(lesions), f"lesions_found_{name}": float(hits), f"lesions_false_{name}": float(false)}
+    return found
+
+
+def shown_variation(s, p, modes, truth):
+    predicted, nowhere = np.zeros(len(modes)), 0.0
+    for mask, weight in zip(s, p):
+        mode = nearest(mask, modes)
+        if iou(mask, modes[mode]) >= 0.9:
+            predicted[mode] += weight
+        else:
+            nowhere += weight
+    return float((np.abs(predicted - truth).sum() + nowhere) / 2)
+
+
 def evaluate(case):
     y = [a["mask"] for a in case["annotations"] if a["weight"] > 0]
     q = np.array([a["weight"] for a in case["annotations"] if a["weight"] > 0], float)
@@ -188,6 +303,7 @@ def evaluate(case):
         "n_x_effective": float(np.exp(-(p * np.log(p)).sum())),
         "n_x_listed": len(listed),
     }
+    expected |= details(y, q, s, p)
     points = [(pj, sum(w for w, k in zip(q, assigned) if k == j)) for j, pj in enumerate(p)]
     pooled = {
         "points": points,
@@ -210,6 +326,7 @@ def evaluate(case):
             "mode_precision": float(p[(overlap >= 0.9).any(0)].sum()),
             "mode_probability_mae": float(np.abs(predicted - truth).mean()),
             "total_variation": float(np.abs(predicted - truth).sum() / 2),
+            "total_variation_shown": shown_variation(s, p, modes, truth),
             "n_x_error": abs(expected["n_x"] - len(modes)),
             "n_x_1pct_error": abs(expected["n_x_1pct"] - len(modes)),
         }
@@ -280,6 +397,8 @@ def cases():
     absent = lambda m: np.stack([m[0], np.zeros_like(m[1]), m[2]])
     yield case("three classes", [many() for _ in range(4)], [many() for _ in range(6)], [1, 1, 2, 1], random.dirichlet(np.ones(6)))
     yield case("a class absent on both sides", [absent(many()) for _ in range(3)], [absent(many()) for _ in range(4)])
+    spots = lambda: np.array([random.random((16, 20)) < 0.12]) | blob(16, 20)
+    yield case("several lesions", [spots() for _ in range(3)], [spots() for _ in range(5)], None, random.dirichlet(np.ones(5)))
 
 
 def written(mask):
@@ -321,9 +440,14 @@ def main():
         "pixel_ece_union": union,
         "mode_probability_std": float(np.sqrt(deviation / deviations)),
     }
+    mean = lambda key: float(np.mean([row[key] for row in rows if key in row]))
+    for name in ("top", "expected"):
+        hits, false = mean(f"lesions_found_{name}"), mean(f"lesions_false_{name}")
+        document["summary"][f"lesion_sensitivity_{name}"] = hits / mean("lesions")
+        document["summary"][f"lesion_f1_{name}"] = 2 * hits / (mean("lesions") + hits + false)
     keys = {key for row in rows for key in row} - {"ged_draws", "hm_iou_assignment"}
     for key in sorted(keys):
-        document["summary"][key] = float(np.mean([row[key] for row in rows if key in row]))
+        document["summary"][key] = mean(key)
     document["std_over_images"] = {
         key: float(np.std([row[key] for row in rows if key in row])) for key in sorted(keys)
     }

@@ -98,9 +98,12 @@ fn whole_test_set(criterion: &mut Criterion) {
     };
     let mut group = criterion.benchmark_group("all metrics");
     group.sample_size(10);
-    group.bench_function(format!("{name}, 4 labels, 16 hypotheses, 1,000 resamples"), |bencher| {
-        bencher.iter(|| evaluate(&cases, &predictions, &Settings::new("benchmark")).unwrap());
-    });
+    for (details, what) in [(true, ""), (false, ", without details")] {
+        let settings = Settings { details, ..Settings::new("benchmark") };
+        group.bench_function(format!("{name}, 4 labels, 16 hypotheses, 1,000 resamples{what}"), |bencher| {
+            bencher.iter(|| evaluate(&cases, &predictions, &settings).unwrap());
+        });
+    }
     group.finish();
 }
 

@@ -261,6 +261,11 @@ fn the_table_is_aligned_and_labelled() {
         "std",
         "ged_exact",
         "b3:0123",
+        "floor D/K",
+        "The truth itself reaches 0.",
+        "majority of the other readers",
+        "nsd within 2 px",
+        "chance, readers",
         "\nmode 1, true 0.5000",
         "\nmode 2, true 0.5000",
     ] {

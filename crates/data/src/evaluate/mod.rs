@@ -4,20 +4,63 @@
 //! call [`score`] on one case after the other and hand the results to [`summarise`].
 
 mod bootstrap;
+mod details;
+mod noise;
+mod pooled;
 mod scores;
+mod sizes;
 mod statistics;
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use crate::draw::Draw;
 use crate::metric::{
-    CONVENTION, Comparison, WeightedMasks, calibration, count, diversity, ged, matching, soft, truth,
+    CONVENTION, Comparison, WeightedMasks, area, boundary, calibration, count, diversity, ged, lesion,
+    matching, soft, truth,
 };
-use crate::report::{self, ImageRow, Reliability, Report};
+use crate::report::{self, ImageRow, Larger, Measures, Reliability, Report};
 use crate::{Case, Error, Prediction, Result};
 
-pub use scores::{PooledScores, Scores, Summary, TruthScores};
-use statistics::{Layout, mode_probabilities, standard_deviations};
+pub use scores::{Details, PooledDetails, PooledScores, Scores, Summary, TruthScores};
+use sizes::Sizes;
+use statistics::{Layout, known_in, mode_probabilities, standard_deviations};
+
+/// "Larger than A" is judged for these quantiles of the areas that readers marked.
+pub const LARGER_THAN: [f64; 3] = [0.25, 0.5, 0.75];
+
+/// What distances are measured in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Where every image states the distance of its pixels.
+    #[serde(rename = "mm")]
+    Millimetres,
+    /// Otherwise.
+    #[serde(rename = "px")]
+    Pixels,
+}
+
+impl Unit {
+    /// The unit that all cases allow.
+    pub fn of(cases: &[Case]) -> Self {
+        let stated = |case: &Case| Self::stated(case).is_some();
+        if cases.iter().all(stated) { Self::Millimetres } else { Self::Pixels }
+    }
+
+    /// As tables and pages write it.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Self::Millimetres => "mm",
+            Self::Pixels => "px",
+        }
+    }
+
+    /// The distance of two columns and of two rows, where the image states it.
+    fn stated(case: &Case) -> Option<[f64; 2]> {
+        let [across, down, _] = case.image.geometry.as_ref()?.spacing.map(f64::from);
+        [across, down].iter().all(|step| step.is_finite() && *step > 0.0).then_some([across, down])
+    }
+}
 
 /// What an evaluation needs to know besides cases and predictions.
 #[derive(Debug, Clone)]
@@ -30,12 +73,17 @@ pub struct Settings {
     pub seed: u64,
     /// Bootstrap resamples behind each interval.
     pub resamples: usize,
+    /// Whether parts of the GED, consensus masks, boundaries, lesions, sizes and noise floors are looked at too.
+    pub details: bool,
+    /// What distances are measured in; [`evaluate`] finds it out itself.
+    pub unit: Unit,
 }
 
 impl Settings {
-    /// Seed 0 and 1,000 resamples.
+    /// Seed 0, 1,000 resamples, and details in pixels.
     pub fn new(split: impl Into<String>) -> Self {
-        Self { split: split.into(), data_hash: None, seed: 0, resamples: 1000 }
+        let (seed, resamples, unit) = (0, 1000, Unit::Pixels);
+        Self { split: split.into(), data_hash: None, seed, resamples, details: true, unit }
     }
 }
 
@@ -52,6 +100,30 @@ pub struct CaseScore {
     /// Empty ones and all: of the annotations, and of the outputs as listed.
     empty_labels: (usize, usize),
     empty_outputs: (usize, usize),
+    sizes: Sizes,
+    /// The probability of the hypotheses behind expectations over them.
+    expected_mass: f64,
+}
+
+impl CaseScore {
+    /// The probability of more than an area, and the share of annotations that have more.
+    fn larger(&self, area: f64) -> (f64, f64) {
+        let outputs = self.mode_points.iter().enumerate();
+        let larger = outputs.filter(|(output, _)| self.sizes.output_area(*output) > area);
+        (larger.fold(0.0, |sum, (_, (p, _))| sum + p), self.sizes.labels_larger(area))
+    }
+
+    /// The histogram of where the annotations' areas lie among the outputs'.
+    fn area_pit(&self) -> Vec<f64> {
+        let p: Vec<f64> = self.mode_points.iter().map(|point| point.0).collect();
+        let mut bins = vec![0.0; area::PIT_BINS];
+        for (&area, weight) in self.sizes.labels.iter().zip(&self.sizes.label_weights) {
+            for (sum, mass) in bins.iter_mut().zip(area::pit(area, &self.sizes.outputs, &p)) {
+                *sum += weight * mass;
+            }
+        }
+        bins
+    }
 }
 
 /// The interval that holds the mean of one number per case in 95 % of 1,000 resamples of the groups; none where
@@ -71,31 +143,41 @@ pub fn evaluate(cases: &[Case], predictions: &[Prediction], settings: &Settings)
             format!("{} predictions for {} cases; give one for each", predictions.len(), cases.len()),
         ));
     }
+    let settings = &Settings { unit: Unit::of(cases), ..settings.clone() };
     let pairs = cases.par_iter().zip(predictions);
     // Collected before the first fault is taken, so that the message does not depend on threads.
     let scores: Vec<Result<CaseScore>> =
-        pairs.map(|(case, prediction)| score(case, prediction, settings.seed)).collect();
+        pairs.map(|(case, prediction)| score(case, prediction, settings)).collect();
     summarise(&scores.into_iter().collect::<Result<Vec<_>>>()?, settings)
 }
 
-/// Scores one case; the result depends on the seed and the case alone.
-pub fn score(case: &Case, prediction: &Prediction, seed: u64) -> Result<CaseScore> {
+/// Scores one case; the result depends on the settings and the case alone.
+pub fn score(case: &Case, prediction: &Prediction, settings: &Settings) -> Result<CaseScore> {
     let comparison = &Comparison::new(case, prediction)?;
     let (labels, outputs) = (comparison.labels(), comparison.outputs());
     let p = outputs.weights();
 
-    let random = &mut Draw::new(seed, &["ged", &case.id], 0);
+    let random = &mut Draw::new(settings.seed, &["ged", &case.id], 0);
     let draws = ged::SAMPLE_COUNTS.map(|n| outputs.draw(n, random));
     let [ged_4, ged_16, ged_32, ged_50, ged_100] =
         [0, 1, 2, 3, 4].map(|at| ged::of_draws(comparison, &draws[at]));
     let sixteen = ged::draw_weights(comparison, &draws[1]);
 
+    let mut sizes = Sizes::default();
+    let (mut details, mut expected_mass) = (Details::default(), 1.0);
+    if settings.details {
+        (details, expected_mass) = details::of(case, comparison, settings)?;
+        sizes = Sizes::of(labels, outputs, details::spacing(case, settings.unit)?);
+    }
     let mut pixels = calibration::PixelBins::default();
     let mut soft_dice = 0.0;
     let classes = labels.masks()[0].classes();
     for class in 0..classes {
         let (of_labels, of_outputs) = (soft::marginal(labels, class), soft::marginal(outputs, class));
         pixels.add_maps(&of_labels, &of_outputs);
+        if settings.details {
+            sizes.add_class(outputs, class, &of_outputs);
+        }
         soft_dice += soft::soft_dice_of_maps(&of_labels, &of_outputs) / classes as f64;
     }
 
@@ -140,6 +222,7 @@ pub fn score(case: &Case, prediction: &Prediction, seed: u64) -> Result<CaseScor
             mode_precision: truth::precision(comparison)?,
             mode_probability_mae: truth::probability_mae(&mode_errors),
             total_variation: truth::total_variation(&mode_errors),
+            total_variation_shown: truth::total_variation_shown(comparison)?,
             n_x_error: (n_x - n_true).abs(),
             n_x_1pct_error: (n_x_1pct - n_true).abs(),
         })
@@ -153,6 +236,7 @@ pub fn score(case: &Case, prediction: &Prediction, seed: u64) -> Result<CaseScor
             id: case.id.clone(),
             group: case.group.clone(),
             scores,
+            details,
             oracle_ged: truth::oracle_ged(comparison),
             truth: truth_scores,
         },
@@ -162,6 +246,8 @@ pub fn score(case: &Case, prediction: &Prediction, seed: u64) -> Result<CaseScor
         mode_truth: comparison.modes().map_or(Vec::new(), |modes| modes.weights().to_vec()),
         empty_labels: empty(labels),
         empty_outputs: empty(outputs),
+        sizes,
+        expected_mass,
     })
 }
 
@@ -188,6 +274,16 @@ pub fn summarise(scores: &[CaseScore], settings: &Settings) -> Result<Report> {
         empty as f64 / all as f64
     };
     let bins = layout.bins(&totals);
+    let (noise, area_pit) = match settings.details {
+        true => noise::floors(&layout, scores, &by_group, &totals, settings),
+        false => Default::default(),
+    };
+    let larger = layout.larger().zip(LARGER_THAN).zip(&bins.larger);
+    let larger = larger.map(|((area, quantile), bins)| Larger {
+        quantile,
+        area,
+        bins: calibration::reliability(bins),
+    });
     Ok(Report {
         format: report::FORMAT.into(),
         version: report::VERSION,
@@ -207,7 +303,17 @@ pub fn summarise(scores: &[CaseScore], settings: &Settings) -> Result<Report> {
             modes: calibration::reliability(&bins.modes),
             empty: calibration::reliability(&bins.empty),
             pixels: calibration::reliability(&[&[bins.pixels.zero][..], &bins.pixels.bins].concat()),
+            larger: larger.collect(),
+            area_pit,
         },
+        noise,
+        measures: settings.details.then(|| Measures {
+            unit: settings.unit,
+            tolerance: boundary::TOLERANCE,
+            lesion_iou: lesion::MATCH_IOU,
+            expected_mass: scores.iter().map(|score| score.expected_mass).sum::<f64>() / scores.len() as f64,
+            known_in: known_in(scores),
+        }),
         images: scores.iter().map(|score| score.row.clone()).collect(),
     })
 }

@@ -6,9 +6,17 @@ use serde::{Deserialize, Serialize};
 macro_rules! named_scores {
     ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $key:ident,)* }) => {
         $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
         pub struct $name {
             $($(#[$doc])* pub $key: f64,)*
+        }
+
+        /// What is not known on both sides is the same.
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                let same = |(a, b): (f64, f64)| a == b || a.is_nan() && b.is_nan();
+                self.values().into_iter().zip(other.values()).all(same)
+            }
         }
 
         impl $name {
@@ -29,7 +37,25 @@ macro_rules! named_scores {
     };
 }
 
-/// A score that an older report has not.
+/// The same of numbers that some images have not, and a report of before them has not at all: not a number there.
+macro_rules! partial_scores {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $key:ident,)* }) => {
+        named_scores! {
+            $(#[$about])*
+            $name {
+                $($(#[$doc])* #[serde(default = "unknown", skip_serializing_if = "is_unknown")] $key,)*
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($key: unknown()),* }
+            }
+        }
+    };
+}
+
+/// A score that is not known.
 fn unknown() -> f64 {
     f64::NAN
 }
@@ -101,6 +127,95 @@ named_scores! {
     }
 }
 
+partial_scores! {
+    /// What some images have: the parts of the GED, what needs several readers, boundaries and lesions. `top` is of
+    /// the most probable hypothesis alone, `expected` the mean over hypotheses by their probability.
+    Details {
+        /// What of `ged_limit` comes from the probability of an empty mask.
+        ged_emptiness,
+        /// The rest of `ged_limit`.
+        ged_shape,
+        /// Expected GED of a model that knew the readers' distribution, D/K; where there are several readers.
+        ged_floor,
+        /// What of the floor comes from emptiness.
+        ged_floor_emptiness,
+        /// The rest of the floor.
+        ged_floor_shape,
+        /// `ged_limit` less the floor.
+        ged_excess,
+        /// The same of emptiness.
+        ged_excess_emptiness,
+        /// The same of shape.
+        ged_excess_shape,
+        /// GED of the most probable hypothesis as the only answer.
+        top_ged,
+        /// Its mean IoU with the readers.
+        top_iou,
+        /// GED of the hypothesis that is nearest to all by their probability, as the only answer.
+        medoid_ged,
+        /// Its mean IoU with the readers.
+        medoid_iou,
+        /// The mean IoU of a hypothesis and a reader.
+        expected_iou,
+        /// GED of a majority vote as the only answer, for each reader that of the others.
+        majority_ged,
+        /// Its mean IoU with the readers.
+        majority_iou,
+        /// The same of STAPLE.
+        staple_ged,
+        /// The same of STAPLE.
+        staple_iou,
+        /// GED of the majority of all readers, each of whom has a part in it.
+        majority_all_ged,
+        /// Its mean IoU with the readers.
+        majority_all_iou,
+        /// The same of STAPLE.
+        staple_all_ged,
+        /// The same of STAPLE.
+        staple_all_iou,
+        /// 95th percentile of the distance of boundaries, where reader and hypothesis both mark something.
+        hd95_top,
+        /// The same in expectation.
+        hd95_expected,
+        /// Share of both boundaries within the tolerance of each other.
+        nsd_top,
+        /// The same in expectation.
+        nsd_expected,
+        /// Lesions of a reader.
+        lesions,
+        /// Those that the most probable hypothesis has too.
+        lesions_found_top,
+        /// Lesions of the most probable hypothesis that the reader has not.
+        lesions_false_top,
+        /// Found lesions in expectation.
+        lesions_found_expected,
+        /// False lesions in expectation.
+        lesions_false_expected,
+    }
+}
+
+partial_scores! {
+    /// What only all images together have, and not always.
+    PooledDetails {
+        /// Share of the readers' lesions that the most probable hypothesis finds.
+        lesion_sensitivity_top,
+        /// F1 of lesions of the most probable hypothesis.
+        lesion_f1_top,
+        /// The same share in expectation.
+        lesion_sensitivity_expected,
+        /// F1 in expectation.
+        lesion_f1_expected,
+        /// Calibration error of "larger than a quarter of the readers' areas".
+        larger_q25_ece,
+        /// The same of half of them.
+        larger_q50_ece,
+        /// The same of three quarters of them.
+        larger_q75_ece,
+        /// How far the histogram of the areas' probability integral transform is from a flat one.
+        area_pit_error,
+    }
+}
+
 named_scores! {
     /// Scores that only all images together have.
     PooledScores {
@@ -128,6 +243,10 @@ named_scores! {
         mode_probability_mae,
         /// Half the sum of |predicted − true probability|.
         total_variation,
+        /// The same where an output that shows no mode counts for none. Not a number where a report of before it was
+        /// read.
+        #[serde(default = "unknown", skip_serializing_if = "is_unknown")]
+        total_variation_shown,
         /// |N_x − number of true modes|, N_x at 1e-5.
         n_x_error,
         /// The same with N_x at 1 %.
@@ -148,6 +267,12 @@ pub struct Summary {
     /// Scores of all images together.
     #[serde(flatten)]
     pub pooled: PooledScores,
+    /// Means over the images that have the number.
+    #[serde(flatten)]
+    pub details: Details,
+    /// Further scores of all images together.
+    #[serde(flatten)]
+    pub pooled_details: PooledDetails,
     /// Mean GED of the true distribution itself, over the images where it is known: no method that
     /// knows only the image can be expected to go below it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -173,6 +298,8 @@ impl Summary {
         }
         let mut all: Vec<_> = named(Scores::KEYS, self.scores.values()).collect();
         all.extend(named(PooledScores::KEYS, self.pooled.values()));
+        all.extend(named(Details::KEYS, self.details.values()));
+        all.extend(named(PooledDetails::KEYS, self.pooled_details.values()));
         all.extend(self.oracle_ged.map(|value| ("oracle_ged", value)));
         if let Some(truth) = &self.truth {
             all.extend(named(TruthScores::KEYS, truth.values()));

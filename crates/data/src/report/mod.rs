@@ -1,6 +1,7 @@
 //! The result of an evaluation: one JSON document, described key by key in `docs/metrics.md`, and a text
 //! table of its summary.
 
+pub mod blocks;
 mod table;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::evaluate::{Scores, Summary, TruthScores};
+use crate::evaluate::{Details, Scores, Summary, TruthScores, Unit};
 use crate::files;
 use crate::metric::calibration::ReliabilityBin;
 use crate::{Error, Result};
@@ -62,6 +63,12 @@ pub struct Report {
     pub mode_probabilities: Vec<ModeProbability>,
     /// The bars of the reliability diagrams.
     pub reliability: Reliability,
+    /// What a perfectly calibrated model would show for each calibration error.
+    #[serde(skip_serializing_if = "NoiseFloors::is_empty", default)]
+    pub noise: NoiseFloors,
+    /// How the details were measured; none where they were not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub measures: Option<Measures>,
     /// One row per image.
     pub images: Vec<ImageRow>,
 }
@@ -75,6 +82,77 @@ pub struct Reliability {
     pub empty: Vec<ReliabilityBin>,
     /// Pixels, in bins of equal width, those of probability zero first.
     pub pixels: Vec<ReliabilityBin>,
+    /// The probability of more than an area, in equal-count bins; none where nobody marked anything.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub larger: Vec<Larger>,
+    /// Where the readers' areas lie among the expected ones.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub area_pit: Option<AreaPit>,
+}
+
+/// The reliability of "larger than an area".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Larger {
+    /// The share of the readers' areas, empty masks aside, that the area is a quantile of.
+    pub quantile: f64,
+    /// The area, in the square of [`Measures::unit`].
+    pub area: f64,
+    /// The bars.
+    pub bins: Vec<ReliabilityBin>,
+}
+
+/// A histogram of the probability integral transform of the readers' areas, in bins of equal width from 0 to 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AreaPit {
+    /// The share of the annotations' weight in each bin.
+    pub shares: Vec<f64>,
+    /// A calibrated model's share is below this in 5 % of the simulations of readers.
+    pub low: Vec<f64>,
+    /// And above this in 5 % of them.
+    pub high: Vec<f64>,
+}
+
+/// What chance alone makes of a calibration error.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct NoiseFloor {
+    /// Its mean.
+    pub mean: f64,
+    /// It is below this in 5 % of the simulations.
+    pub low: f64,
+    /// And above this in 5 % of them.
+    pub high: f64,
+}
+
+/// The noise floors under the summary's keys.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NoiseFloors {
+    /// Readers who draw from the stated probabilities, independently of each other.
+    #[serde(default)]
+    pub readers: BTreeMap<String, NoiseFloor>,
+    /// With the dependence inside groups as it is; none with fewer than ten groups.
+    #[serde(default)]
+    pub groups: BTreeMap<String, NoiseFloor>,
+}
+
+impl NoiseFloors {
+    fn is_empty(&self) -> bool {
+        self.readers.is_empty() && self.groups.is_empty()
+    }
+}
+
+/// How the details were measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measures {
+    /// The unit of distances, and of areas its square.
+    pub unit: Unit,
+    /// How far apart two boundaries may lie to count as one in `nsd`.
+    pub tolerance: f64,
+    /// The IoU from which on two components may be the same lesion.
+    pub lesion_iou: f64,
+    /// Mean probability of the hypotheses behind expectations over hypotheses.
+    pub expected_mass: f64,
+    /// In how many images a number is known, where that is not all of them.
+    pub known_in: BTreeMap<String, usize>,
 }
 
 /// A true mode's predicted probability: that of the outputs nearest to it.
@@ -98,6 +176,9 @@ pub struct ImageRow {
     /// Its scores.
     #[serde(flatten)]
     pub scores: Scores,
+    /// What only some images have.
+    #[serde(flatten)]
+    pub details: Details,
     /// GED of the true distribution on this image, where known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub oracle_ged: Option<f64>,
@@ -141,6 +222,11 @@ impl Report {
             (format!("mode {}, true {:.4}", place + 1, mode.truth), *mode)
         };
         self.mode_probabilities.iter().enumerate().map(named)
+    }
+
+    /// A score of the summary by its name; none where it is not known.
+    pub fn score(&self, key: &str) -> Option<f64> {
+        self.summary.numbers().into_iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
     /// The summary as an aligned table.

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Intervals, NOT_KNOWN, Report};
+use super::{Intervals, NOT_KNOWN, Report, blocks};
+use crate::evaluate::{Details, PooledDetails};
 use crate::metric::ged::WHY_THE_LIMIT;
 
 pub(super) fn render(report: &Report) -> String {
@@ -22,41 +23,54 @@ pub(super) fn render(report: &Report) -> String {
         100.0 * report.empty_outputs
     );
 
-    let mut rows = vec![["score", "mean", "95 % over images", "95 % over groups", "std"].map(String::from)];
-    for (key, value) in summary.numbers() {
-        rows.push([
-            key.to_owned(),
-            number(value),
-            interval(Some(&report.intervals), key),
-            interval(report.intervals_by_group.as_ref(), key),
-            report.std_over_images.get(key).map_or(String::new(), |std| number(*std)),
-        ]);
+    // Without groups of several images their column is empty.
+    let by_group = report.intervals_by_group.as_ref();
+    let row = |name: String, cells: [String; 3], std: String| {
+        let [mean, images, groups] = cells;
+        let mut row = vec![name, mean, images];
+        row.extend(by_group.map(|_| groups));
+        row.push(std);
+        row
+    };
+    let heads = ["mean", "95 % over images", "95 % over groups"].map(String::from);
+    let mut rows = vec![row("score".into(), heads, "std".into())];
+    // The details have tables of their own.
+    let own = |key: &str| !Details::KEYS.contains(&key) && !PooledDetails::KEYS.contains(&key);
+    for (key, value) in summary.numbers().into_iter().filter(|(key, _)| own(key)) {
+        let cells = [number(value), interval(Some(&report.intervals), key), interval(by_group, key)];
+        let std = report.std_over_images.get(key).map_or(String::new(), |std| number(*std));
+        rows.push(row(key.to_owned(), cells, std));
     }
     for (name, mode) in report.mode_rows() {
-        rows.push([name, number(mode.mean), String::new(), String::new(), number(mode.std)]);
+        rows.push(row(name, [number(mode.mean), String::new(), String::new()], number(mode.std)));
     }
-    let widths: [usize; 5] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    // Without groups of several images their column is empty.
-    let shown: Vec<usize> =
-        (0..5).filter(|&column| column != 3 || report.intervals_by_group.is_some()).collect();
-    for row in &rows {
-        let cells = shown.iter().map(|&column| match column {
-            0 => format!("{:<width$}", row[0], width = widths[0]),
-            _ => format!("{:>width$}", row[column], width = widths[column]),
-        });
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
+    text += &aligned(&rows);
     let _ = writeln!(text, "{}.", report.convention);
     let _ = writeln!(text, "{WHY_THE_LIMIT}.");
+    text + &blocks::render(report)
+}
+
+/// Rows under each other, the first column to the left, the others to the right.
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
     text
 }
 
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     format!("{value:.4}")
 }
 
-fn interval(intervals: Option<&Intervals>, key: &str) -> String {
+pub(super) fn interval(intervals: Option<&Intervals>, key: &str) -> String {
     match intervals.and_then(|intervals| intervals.get(key)) {
         Some(Some([low, high])) => format!("{low:.4} .. {high:.4}"),
         Some(None) => NOT_KNOWN.into(),

@@ -348,7 +348,7 @@ impl Trainer {
             let fitted = Temperature::fitted(&cases, &predictions);
             predictions.iter_mut().for_each(|prediction| fitted.apply(prediction));
         }
-        let settings = Settings { resamples: 1, ..Settings::new("validation") };
+        let settings = Settings { resamples: 1, details: false, ..Settings::new("validation") };
         Ok(evaluate(&cases, &predictions, &settings)?)
     }
 

@@ -1,0 +1,173 @@
+//! The details as small tables below the scores: the GED beside its floor, single masks as answers, boundaries and
+//! lesions, calibration errors beside what chance alone would show.
+
+use super::table::{aligned, interval, number};
+use super::{Measures, NoiseFloor, Report};
+use crate::evaluate::Unit;
+
+pub(super) fn render(report: &Report) -> String {
+    let Some(measures) = &report.measures else { return String::new() };
+    let blocks = [ged(report), answers(report), shapes(report, measures), calibration(report, measures)];
+    blocks.iter().map(|block| format!("\n{block}")).collect()
+}
+
+/// What the floor is, in a sentence, with the number of images behind it.
+pub fn about_the_floor(report: &Report) -> String {
+    let all = report.summary.cases;
+    let known_in = report.measures.as_ref().map(|measures| &measures.known_in);
+    match known_in.and_then(|known| known.get("ged_floor")).copied().unwrap_or(all) {
+        0 => "No floor is known: every image has one annotation, which tells nothing of what other readers would \
+              have drawn."
+            .into(),
+        known => {
+            let which = if known == all {
+                String::new()
+            } else {
+                format!(" Floor and excess are over the {known} of {all} images with several annotations.")
+            };
+            let below = if lies_below(report) {
+                " This model lies below the floor, so readers are no such draws: readers with habits of their own \
+                 cover their differences more evenly than chance would."
+            } else {
+                ""
+            };
+            let oracle = report.summary.oracle_ged;
+            let truth = oracle.map_or(String::new(), |oracle| format!(" The truth itself reaches {oracle:.4}."));
+            format!(
+                "The floor is the expected GED of a model that knew how readers answer each image: D/K, with K \
+                 readers and D the mean distance of two of them, if readers are independent draws of one \
+                 distribution per image.{which}{below}{truth}"
+            )
+        }
+    }
+}
+
+/// Whether the excess is negative by more than chance.
+fn lies_below(report: &Report) -> bool {
+    let intervals = report.intervals_by_group.as_ref().unwrap_or(&report.intervals);
+    intervals.get("ged_excess").copied().flatten().is_some_and(|[_, high]| high < 0.0)
+}
+
+/// How boundaries and lesions are measured, in a sentence.
+pub fn about_shapes(report: &Report, measures: &Measures) -> String {
+    let all = report.summary.cases;
+    let known = |key: &str| measures.known_in.get(key).copied().unwrap_or(all);
+    let mass = if measures.expected_mass < 0.98 {
+        format!(
+            " Expectations are over hypotheses of {:.0} % of the probability.",
+            100.0 * measures.expected_mass
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "hd95 is over pairs of which both mark something: {} images for the most probable hypothesis, {} in \
+         expectation. A lesion is a connected component; it is found by one of IoU {} and more.{mass}",
+        known("hd95_top"),
+        known("hd95_expected"),
+        measures.lesion_iou
+    )
+}
+
+/// Name, GED key and IoU key of the answers that are one mask.
+pub const ANSWERS: [(&str, &str, &str); 6] = [
+    ("most probable hypothesis", "top_ged", "top_iou"),
+    ("hypothesis nearest to all", "medoid_ged", "medoid_iou"),
+    ("majority of the other readers", "majority_ged", "majority_iou"),
+    ("STAPLE of the other readers", "staple_ged", "staple_iou"),
+    ("majority of all readers", "majority_all_ged", "majority_all_iou"),
+    ("STAPLE of all readers", "staple_all_ged", "staple_all_iou"),
+];
+
+/// Name and keys of the GED in parts: the whole, emptiness, shape.
+pub const PARTS: [(&str, [&str; 3]); 3] = [
+    ("this model", ["ged_limit", "ged_emptiness", "ged_shape"]),
+    ("floor D/K", ["ged_floor", "ged_floor_emptiness", "ged_floor_shape"]),
+    ("excess", ["ged_excess", "ged_excess_emptiness", "ged_excess_shape"]),
+];
+
+/// Keys of boundaries and lesions, of the most probable hypothesis and in expectation, with their names.
+pub fn shape_rows(measures: &Measures) -> [(String, [&'static str; 2]); 5] {
+    let unit = measures.unit.sign();
+    [
+        (format!("hd95, {unit}"), ["hd95_top", "hd95_expected"]),
+        (format!("nsd within {} {unit}", measures.tolerance), ["nsd_top", "nsd_expected"]),
+        ("lesions found".into(), ["lesion_sensitivity_top", "lesion_sensitivity_expected"]),
+        ("false lesions per image".into(), ["lesions_false_top", "lesions_false_expected"]),
+        ("F1 of lesions".into(), ["lesion_f1_top", "lesion_f1_expected"]),
+    ]
+}
+
+/// An area with its unit.
+pub fn area_text(area: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Pixels => format!("{area:.0} px"),
+        Unit::Millimetres => format!("{area:.1} mm²"),
+    }
+}
+
+fn ged(report: &Report) -> String {
+    let over = match report.intervals_by_group {
+        Some(_) => "95 % over groups",
+        None => "95 % over images",
+    };
+    let mut rows = vec![["GED", "whole", over, "emptiness", "shape"].map(String::from).to_vec()];
+    for (name, keys) in PARTS {
+        let [whole, emptiness, shape] = keys.map(|key| report.score(key));
+        if whole.is_some() {
+            let of_groups = report.intervals_by_group.as_ref().unwrap_or(&report.intervals);
+            let between = interval(Some(of_groups), keys[0]);
+            rows.push(vec![name.into(), cell(whole), between, cell(emptiness), cell(shape)]);
+        }
+    }
+    format!("{}{}\n", aligned(&rows), about_the_floor(report))
+}
+
+fn answers(report: &Report) -> String {
+    let mut rows = vec![["one mask as the answer", "GED", "IoU with a reader"].map(String::from).to_vec()];
+    for (name, ged, iou) in ANSWERS {
+        if let Some(ged) = report.score(ged) {
+            rows.push(vec![name.into(), number(ged), cell(report.score(iou))]);
+        }
+    }
+    aligned(&rows)
+}
+
+fn shapes(report: &Report, measures: &Measures) -> String {
+    let mut rows = vec![["boundaries and lesions", "most probable", "expected"].map(String::from).to_vec()];
+    for (name, keys) in shape_rows(measures) {
+        let [top, expected] = keys.map(|key| report.score(key));
+        if top.or(expected).is_some() {
+            rows.push(vec![name, cell(top), cell(expected)]);
+        }
+    }
+    format!("{}{}\n", aligned(&rows), about_shapes(report, measures))
+}
+
+fn calibration(report: &Report, measures: &Measures) -> String {
+    let noise = &report.noise;
+    let heads = ["calibration error", "found", "chance, readers", "chance, groups"];
+    let mut rows = vec![heads.map(String::from).to_vec()];
+    let chance = |floor: Option<&NoiseFloor>| {
+        floor.map_or("not known".into(), |floor| {
+            format!("{:.4} ({:.4}, {:.4})", floor.mean, floor.low, floor.high)
+        })
+    };
+    for (key, found) in report.summary.numbers() {
+        let Some(readers) = noise.readers.get(key) else { continue };
+        let more =
+            report.reliability.larger.iter().zip(["larger_q25_ece", "larger_q50_ece", "larger_q75_ece"]);
+        let area = more.filter(|(_, of)| *of == key).map(|(larger, _)| larger.area).next();
+        let name = area.map_or(key.to_owned(), |area| format!("> {}", area_text(area, measures.unit)));
+        rows.push(vec![name, number(found), chance(Some(readers)), chance(noise.groups.get(key))]);
+    }
+    format!(
+        "{}Chance: what a perfectly calibrated model would show, its mean (5 %, 95 %). Readers: each draws from the \
+         stated probabilities, independently. Groups: dependence inside groups stays as it is.\n",
+        aligned(&rows)
+    )
+}
+
+fn cell(value: Option<f64>) -> String {
+    value.map_or("not known".into(), number)
+}
