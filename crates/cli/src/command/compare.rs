@@ -16,7 +16,7 @@ use crate::run::difference::{differences, keys};
 use crate::terminal::{self, complain, say, say_lines};
 
 /// Scores that are shown without being asked for, and whether more is better, where either is.
-const USUAL: [(&str, Option<bool>); 15] = [
+const USUAL: [(&str, Option<bool>); 17] = [
     ("ged_exact", Some(false)),
     ("ged_limit", Some(false)),
     ("ged_16", Some(false)),
@@ -28,9 +28,11 @@ const USUAL: [(&str, Option<bool>); 15] = [
     ("empty_ece", Some(false)),
     ("pixel_ece", Some(false)),
     ("n_x_1pct", None),
+    ("ged_floor", None),
     ("oracle_ged", None),
     ("mode_recall", Some(true)),
     ("mode_probability_mae", Some(false)),
+    ("total_variation", Some(false)),
     ("mode_probability_std", Some(false)),
 ];
 
@@ -79,10 +81,6 @@ impl Compared {
             recipe: keys(&folder::read_text(&run.recipe())?),
             log: run.log().is_file().then(|| log::read(&run.log())).transpose()?,
         })
-    }
-
-    fn score(&self, key: &str) -> Option<f64> {
-        self.report.summary.numbers().into_iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
     /// Seed, device, commit, steps and time, as the log's last lines of their kind tell.
@@ -165,11 +163,9 @@ impl Compare {
         for run in runs {
             let mut row = vec![run.name.replace('|', "\\|")];
             row.extend(run.origin());
-            row.extend(
-                shown
-                    .iter()
-                    .map(|key| run.score(key).map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"))),
-            );
+            row.extend(shown.iter().map(|key| {
+                run.report.score(key).map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"))
+            }));
             rows.push(row);
         }
         let line = |row: &Vec<String>| terminal::shown(&format!("| {} |", row.join(" | ")));
@@ -197,7 +193,7 @@ fn draw(runs: Vec<Compared>, out: &Path) -> Outcome {
 
 /// A score of each run with its interval, the best one marked where that means something.
 fn score_row(key: &str, runs: &[Compared], comparable: bool) -> Vec<String> {
-    let values: Vec<_> = runs.iter().map(|run| run.score(key)).collect();
+    let values: Vec<_> = runs.iter().map(|run| run.report.score(key)).collect();
     let more = USUAL.iter().find(|(usual, _)| *usual == key).and_then(|(_, more)| *more);
     let best = more.and_then(|more| {
         let known = values.iter().flatten().copied();

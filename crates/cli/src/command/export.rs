@@ -30,10 +30,11 @@ Medical Physics 38(2), 915-931, 2011. Clark, K. et al., *The Cancer Imaging Arch
 operating a public information repository*, Journal of Digital Imaging 26(6), 1045-1057, 2013.";
 
 /// Scores that a card shows, with their meaning.
-const SHOWN: [(&str, &str); 10] = [
+const SHOWN: [(&str, &str); 11] = [
     ("ged_exact", "squared generalized energy distance, lower is better"),
     ("ged_limit", "the same in the limit of many draws"),
-    ("ged_16", "the same of 16 draws"),
+    ("ged_floor", "what a model that knew how readers answer each image would reach"),
+    ("ged_16", "GED of 16 draws"),
     ("hm_iou", "matched IoU"),
     ("soft_dice", "soft Dice"),
     ("mode_ece", "calibration error of the hypotheses' probabilities"),

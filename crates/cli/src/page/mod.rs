@@ -3,13 +3,15 @@
 
 mod chart;
 mod curves;
+mod details;
 mod exhibits;
 mod figure;
+mod histogram;
+mod honesty;
 mod html;
 mod strip;
 mod study;
 
-use multivalued_data::metric::calibration::ReliabilityBin;
 use multivalued_data::metric::ged::WHY_THE_LIMIT;
 use multivalued_data::report::{NOT_KNOWN, Report};
 
@@ -47,8 +49,9 @@ impl Page<'_> {
         let sections = [
             self.head(),
             self.examples(),
+            details::section(self.report),
+            honesty::section(self.report),
             curves::section(self.log),
-            self.honesty(),
             self.ged_by_image(),
             self.best_and_worst(),
             self.scores(),
@@ -74,11 +77,18 @@ impl Page<'_> {
         tiles.push((number(scores.ged_exact), format!("{name}{}", interval("ged_exact"))));
         if let Some(oracle) = summary.oracle_ged {
             tiles.push((number(oracle), "GED of the truth itself".into()));
+        } else if let Some(floor) = self.report.score("ged_floor") {
+            let name = format!("floor of GED that readers set{}", interval("ged_floor"));
+            tiles.push((number(floor), name));
         }
         tiles.push((number(scores.hm_iou), "matched IoU".into()));
         if let Some(truth) = &summary.truth {
             tiles.push((number(truth.mode_recall), "share of true modes found".into()));
             tiles.push((number(truth.mode_probability_mae), "error of a mode's probability".into()));
+            tiles.push((
+                number(truth.total_variation),
+                "total variation of stated and true probabilities".into(),
+            ));
         }
         tiles.push((number(scores.n_x_1pct), "hypotheses of 1 % and more per image".into()));
         tiles.push((number(summary.pooled.mode_ece), "calibration error of hypotheses".into()));
@@ -132,33 +142,6 @@ impl Page<'_> {
         )
     }
 
-    fn honesty(&self) -> String {
-        let points =
-            |bins: &[ReliabilityBin]| bins.iter().map(|bin| (bin.probability, bin.frequency)).collect();
-        let chart = |title: &str, bins: &[ReliabilityBin], error: f64| {
-            Chart::new(
-                title,
-                "said probability",
-                &format!("observed frequency · calibration error {}", number(error)),
-            )
-            .unit_square()
-            .dots("bins", points(bins))
-            .diagonal("honest")
-            .render()
-        };
-        let (bins, pooled) = (&self.report.reliability, &self.report.summary.pooled);
-        let mut charts = chart("Hypotheses", &bins.modes, pooled.mode_ece);
-        charts += &chart("Pixels", &bins.pixels, pooled.pixel_ece_zero_bin);
-        // Where nothing is ever empty there is nothing to be honest about.
-        if bins.empty.iter().any(|bin| bin.probability > 0.0 || bin.frequency > 0.0) {
-            charts += &chart("\u{201c}Nothing there\u{201d}", &bins.empty, pooled.empty_ece);
-        }
-        format!(
-            "<h2>Are the probabilities honest?</h2>\n<p>What was said with probability p should happen in a \
-             share p of the cases: on the dashed line.</p>\n<div class=\"charts\">{charts}</div>"
-        )
-    }
-
     fn ged_by_image(&self) -> String {
         let points = |value: &dyn Fn(usize) -> Option<f64>| {
             (0..self.report.images.len()).filter_map(|at| Some(((at + 1) as f64, value(at)?))).collect()
@@ -170,7 +153,15 @@ impl Page<'_> {
         if let Some(oracle) = self.report.summary.oracle_ged {
             chart = chart.rule("mean of the truth itself", oracle);
         }
-        format!("<h2>Image by image</h2>\n<div class=\"charts\">{}</div>", chart.render())
+        let mut charts = chart.render();
+        if let Some(truth) = &self.report.summary.truth {
+            let variation = |at: usize| images[at].truth.map(|truth| truth.total_variation);
+            charts += &Chart::new("Stated against true probabilities", "image", "total variation; 0 is best")
+                .dots("images", points(&variation))
+                .rule("mean", truth.total_variation)
+                .render();
+        }
+        format!("<h2>Image by image</h2>\n<div class=\"charts\">{charts}</div>")
     }
 
     fn scores(&self) -> String {

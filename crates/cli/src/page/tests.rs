@@ -98,6 +98,13 @@ fn a_page_is_complete_and_nothing_in_it_is_taken_for_markup() {
         "honest",
         "Worst cases",
         "mode 4, true",
+        "floor D/K",
+        "STAPLE of the other readers",
+        "hd95, px",
+        "Larger than",
+        "chance: independent readers",
+        "areas among the expected ones",
+        "Stated against true probabilities",
     ] {
         assert!(page.contains(part), "{part}");
     }
@@ -115,6 +122,21 @@ fn a_page_without_training_has_no_curves() {
             .render();
     assert!(!page.contains("Loss terms") && !page.contains("<pre>") && !page.contains("What it says"));
     assert!(page.contains("Nothing there"), "these readers overlook nodules");
+}
+
+#[test]
+fn a_page_of_a_report_without_details_has_none() {
+    let cases = Task::new(TaskName::Raters, 32, 3).unwrap().generate("test", 2);
+    let predictions: Vec<_> = cases.iter().map(|case| prediction(case, 0)).collect();
+    let settings = Settings { resamples: 5, details: false, ..Settings::new("val") };
+    let report = evaluate(&cases, &predictions, &settings).unwrap();
+    let page =
+        Page { title: "t", report: &report, log: &[], recipe: "", facts: &[], skipped: &[], exhibits: &[] }
+            .render();
+    assert!(page.contains("Nothing there") && page.contains("All scores"));
+    for part in ["floor", "chance", "Larger than", "areas among"] {
+        assert!(!page.contains(part), "{part}");
+    }
 }
 
 /// The browser that CHROMIUM names, or one of the usual names.
