@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bad_files;
+mod caches;
 mod checkpoints;
 mod damage;
 mod datasets;
