@@ -9,6 +9,7 @@ mod datasets;
 mod documents;
 mod films;
 mod folds;
+mod forms;
 mod full_disk;
 mod interruption;
 mod links;
