@@ -4,17 +4,19 @@
 //! `cargo bench -p multivalued-data --bench loading`
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use multivalued_data::dataset::{Dataset, Options};
+use multivalued_data::dataset::{Cache, Holding, Listener, Loaded, Options};
 
 #[path = "../tests/files/archive.rs"]
 mod archive;
 
 fn second_load(criterion: &mut Criterion) {
     let Some(folder) = archive::unpacked(&["lidc-train-a", "lidc-train-b"]) else { return };
-    let cache = folder.path().join("cases.cache");
+    let caches = tempfile::tempdir().unwrap();
+    let listener = Listener::new(|_| {});
+    let holding = Holding::Within(0, Cache { folder: caches.path().to_owned(), listener });
     let load = || {
-        let dataset = Dataset::open(folder.path(), &Options::default()).unwrap();
-        dataset.load_cached(&cache).unwrap().cases().unwrap()
+        let loaded = Loaded::read(folder.path(), &Options::default(), false, &holding).unwrap();
+        loaded.cases.to_vec().unwrap()
     };
     assert_eq!(load().len(), 9_282);
     let mut group = criterion.benchmark_group("loading");

@@ -5,8 +5,9 @@ use std::io::{Read, Write};
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
+use rayon::prelude::*;
 
-use crate::Mask;
+use crate::{Hypothesis, Mask, Prediction};
 
 /// A mask whose bits are deflated: outlines take far fewer bytes than areas do.
 #[derive(Debug, Clone)]
@@ -48,6 +49,70 @@ impl CompactMask {
     }
 }
 
+/// What a model says of many images; one is unpacked when it is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Predictions(Vec<CompactPrediction>);
+
+#[derive(Debug, Clone)]
+struct CompactPrediction {
+    /// Mask, probability and code of each hypothesis.
+    hypotheses: Vec<(CompactMask, f32, usize)>,
+    draws: Option<usize>,
+}
+
+impl Predictions {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The prediction of one image.
+    pub fn get(&self, at: usize) -> Prediction {
+        let CompactPrediction { hypotheses, draws } = &self.0[at];
+        let unpacked = hypotheses.iter().map(|(mask, probability, code)| Hypothesis {
+            mask: mask.mask(),
+            probability: *probability,
+            code: *code,
+        });
+        Prediction { hypotheses: unpacked.collect(), draws: *draws }
+    }
+
+    /// All of them.
+    pub fn to_vec(&self) -> Vec<Prediction> {
+        (0..self.len()).map(|at| self.get(at)).collect()
+    }
+
+    /// Adds the predictions of further images.
+    pub fn extend(&mut self, predictions: &[Prediction]) {
+        let pack = |prediction: &Prediction| {
+            let hypotheses = prediction.hypotheses.iter();
+            let hypotheses = hypotheses.map(|one| (CompactMask::new(&one.mask), one.probability, one.code));
+            CompactPrediction { hypotheses: hypotheses.collect(), draws: prediction.draws }
+        };
+        self.0.extend(predictions.par_iter().map(pack).collect::<Vec<_>>());
+    }
+
+    /// The same in the order of `places`: prediction k is that of image `places[k]`.
+    pub fn placed(self, places: &[usize]) -> Self {
+        let mut placed: Vec<(usize, CompactPrediction)> = places.iter().copied().zip(self.0).collect();
+        placed.sort_by_key(|(place, _)| *place);
+        Self(placed.into_iter().map(|(_, one)| one).collect())
+    }
+}
+
+impl From<&[Prediction]> for Predictions {
+    fn from(predictions: &[Prediction]) -> Self {
+        let mut packed = Self::default();
+        packed.extend(predictions);
+        packed
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,5 +128,18 @@ mod tests {
         }
         let bytes = CompactMask::new(&disc).deflated.len();
         assert!(bytes * 8 < disc.words().len() * 8, "{bytes} of {}", disc.words().len() * 8);
+    }
+    #[test]
+    fn predictions_come_back_in_their_places() {
+        let prediction = |code: usize| {
+            let mask = Mask::from_fn(9, 7, |x, y| x * y % (code + 2) == 1);
+            let hypotheses = vec![Hypothesis { mask, probability: 0.25 * code as f32, code }];
+            Prediction { hypotheses, draws: (code == 2).then_some(16) }
+        };
+        let all = [0, 1, 2].map(prediction);
+        let packed = Predictions::from(&all[..]);
+        assert_eq!([0, 1, 2].map(|at| packed.get(at)), all);
+        let placed = packed.placed(&[2, 0, 1]);
+        assert_eq!([2, 0, 1].map(|at| placed.get(at)), all);
     }
 }

@@ -5,7 +5,8 @@
 //! | what | what it is for |
 //! |---|---|
 //! | [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Mode`], [`Hypothesis`], [`Prediction`] | the nouns |
-//! | [`CompactMask`] | a mask in few bytes |
+//! | [`CaseList`] | cases by number, in memory or on disk |
+//! | [`CompactMask`], [`Predictions`] | a mask, and the predictions of many images, in few bytes |
 //! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ, NIfTI, MetaImage and NRRD; writing masks in the input's geometry |
 //! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
 //! | [`normalise`], [`augment`] | what training does to a case before the network sees it |
@@ -21,6 +22,7 @@
 pub mod agreement;
 pub mod augment;
 mod case;
+mod case_list;
 mod compact;
 pub mod dataset;
 pub mod draw;
@@ -40,7 +42,8 @@ mod resample;
 pub mod synthetic;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};
-pub use compact::CompactMask;
+pub use case_list::CaseList;
+pub use compact::{CompactMask, Predictions};
 pub use error::{Error, Result};
 pub use image::{Geometry, Image};
 pub use mask::Mask;

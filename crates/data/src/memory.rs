@@ -28,6 +28,11 @@ pub fn available() -> u64 {
     if least == u64::MAX { least } else { least.saturating_sub(LEFT_FREE) }
 }
 
+/// Bytes that data may take and leave enough for what is made of them: a third of what is free.
+pub fn comfortable() -> u64 {
+    available() / 3
+}
+
 /// The number of bytes behind a name in `/proc/meminfo` or `/proc/self/status`.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;

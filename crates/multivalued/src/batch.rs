@@ -11,11 +11,12 @@ use crate::{Error, Result};
 use multivalued_data::augment::{Augmentation, Drawn};
 use multivalued_data::draw::Draw;
 use multivalued_data::metric::overlap::iou;
-use multivalued_data::{Annotation, Case, Image, Mask};
+use multivalued_data::{Annotation, Case, CaseList, Image, Mask};
 use multivalued_engine::{Device, Stage, Tensor};
 use order::Order;
 use rayon::prelude::*;
 use resident::Resident;
+use std::sync::Arc;
 
 /// A case as training sees it: the image's channels interleaved, equal annotations gathered.
 struct Prepared {
@@ -38,8 +39,8 @@ pub(crate) struct TrainingSet {
 
 /// Where a training set's cases are.
 enum Held {
-    /// In this machine's memory, to be augmented anew for every batch.
-    Cases(Vec<Case>),
+    /// In this machine's memory, to be augmented anew for every batch; or on its disk, to be read for it.
+    Cases(CaseList),
     /// In this machine's memory, prepared once since nothing is augmented.
     Prepared(Vec<Prepared>),
     /// On a GPU, which makes batches of them.
@@ -125,74 +126,58 @@ fn write_targets(mask: &Mask, output_channels: usize, out: &mut [u8]) {
 }
 
 impl TrainingSet {
-    /// Checks that the cases suit the recipe, and moves them to the device where that spares copies.
-    pub fn new(cases: Vec<Case>, recipe: &Recipe, device: &Device) -> Result<Self> {
-        let cases: Vec<Case> = match recipe.data.resize {
-            Some(size) => cases.into_par_iter().map(|case| case.resampled(size)).collect(),
+    /// Checks that the cases suit the recipe, and moves them to the device where that spares copies. Cases on disk
+    /// stay there.
+    pub fn new(cases: impl Into<CaseList>, recipe: &Recipe, device: &Device) -> Result<Self> {
+        let cases = cases.into();
+        let cases = match recipe.data.resize {
+            Some(size) => cases.resampled(size)?,
             None => cases,
         };
-        let mismatch = |case: &Case, reason: String| {
-            Err(Error::Data(multivalued_data::Error::mismatch(&case.id, reason)))
-        };
-        let Some(first) = cases.first() else {
+        if cases.is_empty() {
             return Err(Error::Data(multivalued_data::Error::mismatch("training cases", "there are none")));
-        };
-        let size = |case: &Case| [case.image.width(), case.image.height()];
-        for case in &cases {
-            if case.image.channels() != recipe.model.input_channels {
-                let (has, needs) = (case.image.channels(), recipe.model.input_channels);
-                return mismatch(
-                    case,
-                    format!(
-                        "the image has {has} channels, the model takes {needs}; set model.input_channels={has}"
-                    ),
-                );
-            }
-            if let Some(fault) = case.image.fault() {
-                return mismatch(case, fault);
-            }
-            if size(case) != size(first) && recipe.augment.crop.is_none() {
-                let ([a, b], [c, d]) = (size(case), size(first));
-                return mismatch(
-                    case,
-                    format!(
-                        "{a}x{b} pixels, but {} has {c}x{d}: images of one batch have one size; set data.resize=[width, height] or augment.crop=[width, height]",
-                        first.id
-                    ),
-                );
-            }
-            if case.annotations.is_empty() || case.annotations.iter().all(|a| a.weight <= 0.0) {
-                return mismatch(case, "no annotation with a positive weight to learn from".into());
-            }
-            if let Some(annotation) =
-                case.annotations.iter().find(|a| a.mask.classes() != recipe.model.classes)
-            {
-                let (has, needs) = (annotation.mask.classes(), recipe.model.classes);
-                return mismatch(
-                    case,
-                    format!("masks of {has} classes, the model has {needs}; set model.classes={has}"),
-                );
-            }
         }
+        let size = |at: usize| [cases.size(at)[0], cases.size(at)[1]];
+        let first = (cases.id(0), size(0));
+        cases.map(|_, case| {
+            let fault = unsuitable(&case, first, recipe);
+            fault.map_or(Ok(()), |fault| Err(Error::Data(multivalued_data::Error::mismatch(&case.id, fault))))
+        })?;
         let mut set = Self {
             count: cases.len(),
-            held: Held::Cases(Vec::new()),
+            held: Held::Cases(CaseList::default()),
             order: Order::new(cases.len(), recipe.train.batch, recipe.train.seed),
             recipe: recipe.clone(),
         };
-        let alike = cases.iter().all(|case| size(case) == size(first));
+        let alike = (0..cases.len()).all(|at| size(at) == size(0));
         let resident = match device {
-            Device::Cuda(cuda) if alike => Resident::new(&set, &cases, cuda)?,
+            Device::Cuda(cuda) if alike && !cases.is_on_disk() => Resident::new(&set, &all(&cases)?, cuda)?,
             _ => None,
         };
         set.held = match resident {
             Some(resident) => Held::Resident(Box::new(resident)),
-            None if recipe.augment == Augmentation::default() => {
-                Held::Prepared(cases.into_par_iter().map(|case| set.prepare(case)).collect::<Result<_>>()?)
+            None if recipe.augment == Augmentation::default() && !cases.is_on_disk() => {
+                Held::Prepared(cases.map(|_, case| set.prepare(Arc::unwrap_or_clone(case)))?)
             }
             None => Held::Cases(cases),
         };
         Ok(set)
+    }
+
+    /// Whether each batch is read from disk.
+    pub fn is_on_disk(&self) -> bool {
+        matches!(&self.held, Held::Cases(cases) if cases.is_on_disk())
+    }
+
+    /// Reads the cases of a step, one after the other; none where they need no reading.
+    pub fn read(&self, step: u64) -> Result<Vec<Arc<Case>>> {
+        match &self.held {
+            Held::Cases(cases) => {
+                let order = self.order.of_step(step);
+                Ok(order.iter().map(|&at| cases.get(at)).collect::<std::result::Result<_, _>>()?)
+            }
+            Held::Prepared(_) | Held::Resident(_) => Ok(Vec::new()),
+        }
     }
 
     /// Whether the cases are on a GPU, so that batches take no time on this machine's processor.
@@ -262,15 +247,22 @@ impl TrainingSet {
 
     /// The batch of a step in this machine's memory. Panics where the cases are on a GPU.
     pub fn host_batch(&self, step: u64) -> Result<HostBatch> {
+        let Held::Cases(cases) = &self.held else { return self.host_batch_of(step, &[]) };
+        let read = self.order.of_step(step).par_iter().map(|&at| cases.get(at)).collect::<Vec<_>>();
+        self.host_batch_of(step, &read.into_iter().collect::<std::result::Result<Vec<_>, _>>()?)
+    }
+
+    /// The same of cases that were [read](Self::read) before.
+    pub fn host_batch_of(&self, step: u64, cases: &[Arc<Case>]) -> Result<HostBatch> {
         let order = self.order.of_step(step);
         let augmented: Vec<Prepared>;
         let chosen: Vec<&Prepared> = match &self.held {
             Held::Prepared(prepared) => order.iter().map(|&i| &prepared[i]).collect(),
-            Held::Cases(cases) => {
-                augmented = order
+            Held::Cases(_) => {
+                augmented = cases
                     .par_iter()
                     .enumerate()
-                    .map(|(place, &i)| self.prepare(self.drawn(step, place).apply(&cases[i])))
+                    .map(|(place, case)| self.prepare(self.drawn(step, place).apply(case)))
                     .collect::<Result<_>>()?;
                 augmented.iter().collect()
             }
@@ -321,7 +313,7 @@ impl TrainingSet {
 
 impl HostBatch {
     /// The batch on a device.
-    fn on(self, device: &Device) -> Batch {
+    pub fn on(self, device: &Device) -> Batch {
         if let Device::Cuda(cuda) = device {
             return self.send(Stage::new(cuda)).received().0;
         }
@@ -366,6 +358,36 @@ impl Frame {
         let Self { weights, per_image, cases } = self;
         Batch { images, annotations, weights, per_image, areas, cases }
     }
+}
+
+fn all(cases: &CaseList) -> Result<Vec<Arc<Case>>> {
+    Ok(cases.iter().collect::<std::result::Result<_, _>>()?)
+}
+
+/// Why a recipe cannot learn from a case; `first` is the id and size of the first one.
+fn unsuitable(case: &Case, first: (&str, [usize; 2]), recipe: &Recipe) -> Option<String> {
+    let (has, needs) = (case.image.channels(), recipe.model.input_channels);
+    if has != needs {
+        return Some(format!(
+            "the image has {has} channels, the model takes {needs}; set model.input_channels={has}"
+        ));
+    }
+    if let Some(fault) = case.image.fault() {
+        return Some(fault);
+    }
+    let ([width, height], (id, size)) = ([case.image.width(), case.image.height()], first);
+    if [width, height] != size && recipe.augment.crop.is_none() {
+        return Some(format!(
+            "{width}x{height} pixels, but {id} has {}x{}: images of one batch have one size; set data.resize=[width, height] or augment.crop=[width, height]",
+            size[0], size[1]
+        ));
+    }
+    if case.annotations.iter().all(|a| a.weight <= 0.0) {
+        return Some("no annotation with a positive weight to learn from".into());
+    }
+    let needs = recipe.model.classes;
+    let has = case.annotations.iter().map(|a| a.mask.classes()).find(|&classes| classes != needs)?;
+    Some(format!("masks of {has} classes, the model has {needs}; set model.classes={has}"))
 }
 
 /// All annotations with their weights, or `count` draws by weight.

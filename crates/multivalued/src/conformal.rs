@@ -8,7 +8,7 @@
 
 use crate::{Error, Result};
 use multivalued_data::metric::overlap::iou;
-use multivalued_data::{Case, Mask, Prediction};
+use multivalued_data::{Case, CaseList, Mask, Prediction, Predictions};
 use serde::{Deserialize, Serialize};
 
 /// Probabilities are f32: scores closer than this are equal.
@@ -61,12 +61,13 @@ fn cases_needed(level: f64) -> usize {
 impl Coverage {
     /// Calibrates on cases that were not trained on. Each case counts once, whatever its annotations. An error
     /// where there are fewer cases than the level needs.
-    pub fn calibrate(level: f64, cases: &[Case], predictions: &[Prediction]) -> Result<Self> {
+    pub fn calibrate(level: f64, cases: &CaseList, predictions: &Predictions) -> Result<Self> {
         let mut known: Vec<(f64, f64)> = Vec::new(); // score, weight
-        for (case, prediction) in cases.iter().zip(predictions) {
-            let scores: Vec<f64> = scores(prediction).collect();
-            for (mask, share) in shares(case) {
-                known.push((scores[nearest(prediction, mask)?], share));
+        for (at, case) in cases.iter().enumerate() {
+            let (case, prediction) = (case?, predictions.get(at));
+            let scores: Vec<f64> = scores(&prediction).collect();
+            for (mask, share) in shares(&case) {
+                known.push((scores[nearest(&prediction, mask)?], share));
             }
         }
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -118,13 +119,14 @@ impl Coverage {
     }
 
     /// The weighted share of annotations whose nearest hypothesis is in its case's set.
-    pub fn measured(&self, cases: &[Case], predictions: &[Prediction]) -> Result<f64> {
+    pub fn measured(&self, cases: &CaseList, predictions: &Predictions) -> Result<f64> {
         let (mut covered, mut all) = (0.0, 0.0);
-        for (case, prediction) in cases.iter().zip(predictions) {
-            let size = self.size(prediction);
-            for (mask, share) in shares(case) {
+        for (at, case) in cases.iter().enumerate() {
+            let (case, prediction) = (case?, predictions.get(at));
+            let size = self.size(&prediction);
+            for (mask, share) in shares(&case) {
                 all += share;
-                if nearest(prediction, mask)? < size {
+                if nearest(&prediction, mask)? < size {
                     covered += share;
                 }
             }
@@ -184,9 +186,9 @@ mod tests {
             .map(|at| {
                 let mut draw = Draw::new(7, &["conformal"], at);
                 let (known, said) = honest(cases, readers, outputs, &mut draw);
-                let coverage = Coverage::calibrate(level, &known, &said).unwrap();
+                let coverage = Coverage::calibrate(level, &known.into(), &said[..].into()).unwrap();
                 let (new, said) = honest(20, readers, outputs, &mut draw);
-                coverage.measured(&new, &said).unwrap()
+                coverage.measured(&new.into(), &said[..].into()).unwrap()
             })
             .sum();
         covered / draws as f64
@@ -238,7 +240,7 @@ mod tests {
             });
             let held: Vec<bool> = held.collect();
             let share = held.iter().filter(|&&held| held).count() as f64 / held.len() as f64;
-            let measured = coverage.measured(&cases, &predictions).unwrap();
+            let measured = coverage.measured(&cases[..].into(), &predictions[..].into()).unwrap();
             assert!((measured - share).abs() < 1e-9, "{mass}: {measured}, the sets hold {share}");
         }
     }
@@ -246,7 +248,8 @@ mod tests {
     #[test]
     fn levels_that_the_cases_cannot_support_are_refused_with_the_number_they_need() {
         let (cases, predictions) = honest(100, 1, 5, &mut Draw::new(3, &["conformal"], 0));
-        let calibrate = |level, n: usize| Coverage::calibrate(level, &cases[..n], &predictions[..n]);
+        let calibrate =
+            |level, n: usize| Coverage::calibrate(level, &cases[..n].into(), &predictions[..n].into());
         for (level, needed) in [(0.5, 1), (0.6, 2), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99)] {
             let coverage = calibrate(level, needed).unwrap();
             assert!(coverage.mass <= 1.0, "{coverage:?}");

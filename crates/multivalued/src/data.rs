@@ -2,8 +2,8 @@
 
 use crate::recipe::DataRecipe;
 use crate::{Error, Result};
-use multivalued_data::Case;
-use multivalued_data::dataset::{Dataset, Options, Roster, Split};
+use multivalued_data::CaseList;
+use multivalued_data::dataset::{Holding, Loaded, Options, Roster, Split};
 use multivalued_data::memory::claim;
 use multivalued_data::synthetic::Task;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -16,14 +16,29 @@ const VALIDATION: &str = "validation";
 /// The part to report on.
 const TEST: &str = "test";
 
+/// All cases that a recipe names, read once. Its splits, and those of all folds, are made from it as often as they
+/// are needed.
+#[derive(Debug)]
+pub struct Collection {
+    /// What decides which cases these are.
+    named_by: DataRecipe,
+    cases: CaseList,
+    roster: Roster,
+    /// The split that a data set states itself.
+    stated: Option<Split>,
+    skipped: Vec<String>,
+    notes: Vec<String>,
+}
+
 /// Cases by what they are for, and the hash of all of them.
+#[derive(Debug, Clone)]
 pub struct Splits {
     /// To learn from.
-    pub train: Vec<Case>,
+    pub train: CaseList,
     /// To choose by.
-    pub validation: Vec<Case>,
+    pub validation: CaseList,
     /// To report on.
-    pub test: Vec<Case>,
+    pub test: CaseList,
     /// BLAKE3 over ids and content of all three.
     pub hash: String,
     /// What was left out because a file of it could not be used, by file and reason; only where the
@@ -33,17 +48,23 @@ pub struct Splits {
     pub notes: Vec<String>,
 }
 
-impl Splits {
-    /// Loads what the recipe names; [`Splits::parts`] says how a data set is split.
-    pub fn load(recipe: &DataRecipe) -> Result<Self> {
+impl Collection {
+    /// Reads what the recipe names. A task's cases are always held in memory.
+    pub fn load(recipe: &DataRecipe, holding: &Holding) -> Result<Self> {
         if recipe.path.is_empty() && recipe.task.is_empty() {
             return Err(Error::recipe(
                 "data.path",
                 "names no data: give a data set's folder, or a synthetic task as data.task",
             ));
         }
+        let named_by = named_by(recipe);
         if !recipe.path.is_empty() {
-            return Self::from_folder(Path::new(&recipe.path), recipe);
+            let path = Path::new(&recipe.path);
+            let loaded = Loaded::read(path, &options(recipe)?, recipe.skip_bad, holding)?;
+            let Loaded { dataset, cases, skipped } = loaded;
+            let roster = cases.roster();
+            let stated = dataset.stated_split(&roster)?;
+            return Ok(Self { named_by, cases, roster, stated, skipped, notes: dataset.notes() });
         }
         let name = recipe
             .task
@@ -60,59 +81,66 @@ impl Splits {
         let mut cases = task.generate(TRAIN, recipe.train_count);
         cases.extend(task.generate(VALIDATION, recipe.validation_count));
         cases.extend(task.generate(TEST, recipe.test_count));
-        let roster = Roster::of(&cases);
-        let hash = roster.hash().to_string();
-        if recipe.folds > 0 {
-            let parts = Self::parts(cases, &roster, None, recipe)?;
-            return Ok(Self::of_parts(parts, hash, Vec::new(), Vec::new()));
-        }
-        let test = cases.split_off(recipe.train_count + recipe.validation_count);
-        let validation = cases.split_off(recipe.train_count);
-        Ok(Self { train: cases, validation, test, hash, skipped: Vec::new(), notes: Vec::new() })
+        let cases = CaseList::from(cases);
+        let (roster, skipped, notes) = (cases.roster(), Vec::new(), Vec::new());
+        Ok(Self { named_by, cases, roster, stated: None, skipped, notes })
     }
 
-    fn from_folder(path: &Path, recipe: &DataRecipe) -> Result<Self> {
-        let options = options(recipe)?;
-        let (dataset, cases, skipped) = match recipe.skip_bad {
-            true => Dataset::load_sound(path, &options)?,
-            false => {
-                let dataset = Dataset::open(path, &options)?;
-                let cases = dataset.load()?;
-                (dataset, cases, Vec::new())
-            }
-        };
-        let roster = Roster::of(&cases);
-        let stated = dataset.stated_split(&roster)?;
-        let mut notes = dataset.notes();
-        if stated.is_some() && recipe.folds > 0 {
+    /// Whether these are the cases that a recipe names.
+    pub fn serves(&self, recipe: &DataRecipe) -> bool {
+        self.named_by == named_by(recipe)
+    }
+
+    /// The cases by part; [`Splits::parts`] says how a data set is split.
+    pub fn splits(&self, recipe: &DataRecipe) -> Result<Splits> {
+        let hash = self.roster.hash().to_string();
+        let (skipped, mut notes) = (self.skipped.clone(), self.notes.clone());
+        if recipe.path.is_empty() && recipe.folds == 0 {
+            let (from, to) = (recipe.train_count, recipe.train_count + recipe.validation_count);
+            let [train, validation, test] =
+                [0..from, from..to, to..self.cases.len()].map(|part| self.cases.select(part));
+            return Ok(Splits { train, validation, test, hash, skipped, notes });
+        }
+        if self.stated.is_some() && recipe.folds > 0 {
             notes.push(format!(
                 "{}: the split that the data set states is not used: of {} folds each is kept from one model and \
                  scored by it",
-                path.display(),
-                recipe.folds
+                recipe.path, recipe.folds
             ));
         }
-        let parts = Self::parts(cases, &roster, stated, recipe)?;
+        let mut parts = Splits::parts(&self.cases, &self.roster, self.stated.clone(), recipe)?;
         if !parts.contains_key(TRAIN) {
             let parts: Vec<_> = parts.into_keys().collect();
             return Err(multivalued_data::Error::dataset(
-                path,
+                &recipe.path,
                 format!("states the parts {}, none of them 'train'; name one so", parts.join(", ")),
             )
             .into());
         }
-        Ok(Self::of_parts(parts, roster.hash().to_string(), skipped, notes))
-    }
-
-    fn of_parts(
-        mut parts: BTreeMap<String, Vec<Case>>,
-        hash: String,
-        skipped: Vec<String>,
-        notes: Vec<String>,
-    ) -> Self {
         let mut take = |part: &str| parts.remove(part).unwrap_or_default();
         let (train, validation, test) = (take(TRAIN), take(VALIDATION), take(TEST));
-        Self { train, validation, test, hash, skipped, notes }
+        Ok(Splits { train, validation, test, hash, skipped, notes })
+    }
+}
+
+/// The part of a recipe that decides which cases there are, whatever becomes of them.
+fn named_by(recipe: &DataRecipe) -> DataRecipe {
+    let usual = DataRecipe::default();
+    DataRecipe {
+        folds: usual.folds,
+        fold: usual.fold,
+        validation_share: usual.validation_share,
+        test_share: usual.test_share,
+        normalise: usual.normalise,
+        resize: usual.resize,
+        ..recipe.clone()
+    }
+}
+
+impl Splits {
+    /// Loads what the recipe names.
+    pub fn load(recipe: &DataRecipe, holding: &Holding) -> Result<Self> {
+        Collection::load(recipe, holding)?.splits(recipe)
     }
 
     /// The fold of each case, from 1 on, by which models of a cross-validation did not see it.
@@ -145,11 +173,11 @@ impl Splits {
     /// of a cross-validation is the test part, whatever split is stated; where no fold is named, all cases are to
     /// train on, in turn.
     pub fn parts(
-        cases: Vec<Case>,
+        cases: &CaseList,
         roster: &Roster,
         stated: Option<Split>,
         recipe: &DataRecipe,
-    ) -> Result<BTreeMap<String, Vec<Case>>> {
+    ) -> Result<BTreeMap<String, CaseList>> {
         let split = match stated {
             _ if recipe.folds > 0 => {
                 let folds = Self::folds(roster, recipe)?;
@@ -169,12 +197,11 @@ impl Splits {
                 Split::by_group(roster, &shares, recipe.seed)?
             }
         };
-        let mut by_id: HashMap<String, Case> =
-            cases.into_iter().map(|case| (case.id.clone(), case)).collect();
+        let by_id: HashMap<&str, usize> = (0..cases.len()).map(|at| (cases.id(at), at)).collect();
         let mut parts = BTreeMap::new();
         for (part, ids) in split.parts() {
             let part = if part == "val" { VALIDATION } else { part };
-            let cases: Vec<Case> = ids.iter().filter_map(|id| by_id.remove(id)).collect();
+            let cases = cases.select(ids.iter().filter_map(|id| by_id.get(id.as_str()).copied()));
             if !cases.is_empty() {
                 parts.insert(part.to_owned(), cases);
             }
@@ -185,11 +212,12 @@ impl Splits {
             && let Some(train) = parts.remove(TRAIN)
         {
             let shares = [(TRAIN, 1.0 - recipe.validation_share), (VALIDATION, recipe.validation_share)];
-            let divided = Split::by_group(&Roster::of(&train), &shares, recipe.seed)?;
-            let held_out: HashSet<&String> = divided.part(VALIDATION)?.iter().collect();
-            let (validation, train) = train.into_iter().partition(|case| held_out.contains(&case.id));
-            parts.insert(VALIDATION.to_owned(), validation);
-            parts.insert(TRAIN.to_owned(), train);
+            let divided = Split::by_group(&train.roster(), &shares, recipe.seed)?;
+            let held_out: HashSet<&str> = divided.part(VALIDATION)?.iter().map(String::as_str).collect();
+            let (validation, rest): (Vec<usize>, Vec<usize>) =
+                (0..train.len()).partition(|&at| held_out.contains(train.id(at)));
+            parts.insert(VALIDATION.to_owned(), train.select(validation));
+            parts.insert(TRAIN.to_owned(), train.select(rest));
         }
         Ok(parts)
     }
@@ -225,7 +253,9 @@ mod tests {
         let recipe = DataRecipe { folds: 4, validation_share: 0.2, ..DataRecipe::default() };
         let parts = |fold: usize, stated: Option<Split>| {
             let recipe = DataRecipe { fold, ..recipe.clone() };
-            Splits::parts(cases.clone(), &roster, stated, &recipe).unwrap()
+            let parts = Splits::parts(&cases[..].into(), &roster, stated, &recipe).unwrap();
+            let loaded = parts.into_iter().map(|(part, cases)| (part, cases.to_vec().unwrap()));
+            loaded.collect::<BTreeMap<_, _>>()
         };
         let mut tested: Vec<String> = Vec::new();
         for fold in 1..=4 {
@@ -261,10 +291,10 @@ mod tests {
             test_count: 1,
             ..DataRecipe::default()
         };
-        let load = |recipe: &DataRecipe| Splits::load(recipe).unwrap();
+        let load = |recipe: &DataRecipe| Splits::load(recipe, &Holding::Memory).unwrap();
         let all = load(&recipe);
         assert_eq!((all.train.len(), all.validation.len(), all.test.len()), (3, 2, 1));
-        assert!(all.validation[0].id.contains("validation") && all.test[0].id.contains("test"));
+        assert!(all.validation.id(0).contains("validation") && all.test.id(0).contains("test"));
         assert_eq!(load(&recipe).hash, all.hash);
         for other in [
             DataRecipe { train_count: 4, ..recipe.clone() },

@@ -52,7 +52,7 @@ pub mod train;
 mod verdict;
 
 pub use conformal::Coverage;
-pub use data::Splits;
+pub use data::{Collection, Splits};
 pub use error::{Error, Result};
 pub use mixture::Mixture;
 pub use model::{Model, simplex_etf};

@@ -13,13 +13,13 @@ use crate::error::caught;
 use crate::model::Model;
 use crate::network::Network;
 use crate::recipe::{CodeEntry, ModelRecipe, Recipe};
-use crate::temperature::Temperature;
+use crate::temperature::{Fit, Temperature};
 use crate::{Error, Result};
 use multivalued_data::metric::overlap::iou;
-use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
+use multivalued_data::{Case, CaseList, Hypothesis, Image, Mask, Prediction};
 use multivalued_engine::{Device, Tape, Tensor, Var};
 use rayon::prelude::*;
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::collections::HashMap;
 use std::ops::Range;
 use views::Views;
@@ -32,9 +32,9 @@ pub struct Predictor {
 
 /// Images, or views of them, that are encoded together, where they have one size.
 const TOGETHER: usize = 16;
-/// Values that the networks hold at once: a gigabyte. The same on every machine, so that results are, too.
-/// Sixteen images of 2048x2048 would need eight times that for a single layer.
-const AT_ONCE: usize = 1 << 28;
+/// Values that the networks hold at once: half a gigabyte. The same on every machine, so that results are, too.
+/// Sixteen images of 2048x2048 would need sixteen times that for a single layer.
+const AT_ONCE: usize = 1 << 27;
 
 impl Predictor {
     /// A predictor from trained networks and the recipe they were trained by.
@@ -51,10 +51,14 @@ impl Predictor {
 
     /// The same with probabilities as often right as they say on these cases, which must not be those that it was
     /// trained on (`predict.temperature` and the keys beside it).
-    pub fn calibrated(mut self, cases: &[Case]) -> Result<Self> {
+    pub fn calibrated(mut self, cases: &CaseList) -> Result<Self> {
         Temperature::NEUTRAL.write_to(&mut self.recipe.predict);
-        let predictions = predict_cases(&self.network, &self.recipe, cases)?;
-        Temperature::fitted(cases, &predictions).write_to(&mut self.recipe.predict);
+        let mut fit = Fit::default();
+        for chunk in cases.chunks() {
+            let some = chunk.map(|at| cases.get(at)).collect::<std::result::Result<Vec<_>, _>>()?;
+            fit.add(&some, &predict_cases(&self.network, &self.recipe, &some)?);
+        }
+        fit.temperature().write_to(&mut self.recipe.predict);
         Ok(self)
     }
 
@@ -96,8 +100,12 @@ impl Predictor {
 
 /// Predictions for all cases, with the recipe's options. Panics unless the images have the channels that
 /// the networks take, as training cases do; an error where what they say is not finite.
-pub fn predict_cases(network: &Network, recipe: &Recipe, cases: &[Case]) -> Result<Vec<Prediction>> {
-    let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
+pub fn predict_cases(
+    network: &Network,
+    recipe: &Recipe,
+    cases: &[impl Borrow<Case>],
+) -> Result<Vec<Prediction>> {
+    let images: Vec<&Image> = cases.iter().map(|case| &case.borrow().image).collect();
     predict_images(network, recipe, &images)
 }
 

@@ -16,6 +16,7 @@
 use crate::recipe::PredictRecipe;
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, Prediction};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 /// Standard deviation of the prior of ln T and of the shift.
@@ -51,27 +52,6 @@ impl Temperature {
             (self.masks as f32, self.empty as f32, self.shift as f32);
     }
 
-    /// The temperatures at which the predictions explain the cases best.
-    pub fn fitted(cases: &[Case], predictions: &[Prediction]) -> Self {
-        let mut groups: BTreeMap<&str, Vec<Evidence>> = BTreeMap::new();
-        for (case, prediction) in cases.iter().zip(predictions).filter(|(_, said)| said.draws.is_none()) {
-            groups.entry(&case.group).or_default().extend(Evidence::of(case, prediction));
-        }
-        let groups: Vec<Vec<Evidence>> = groups.into_values().collect();
-        let surprise = |of: &dyn Fn(&Evidence) -> f64| -> f64 {
-            groups.iter().map(|group| group.iter().map(of).sum::<f64>() / group.len().max(1) as f64).sum()
-        };
-        let prior = |value: f64| value * value / (2.0 * PRIOR * PRIOR);
-        let masks = least(|ln_t| surprise(&|one| one.of_masks(ln_t.exp())) + prior(ln_t));
-        // One after the other: the sum is convex in 1/T and the shift, and they are nearly independent.
-        let (mut empty, mut shift) = (0.0f64, 0.0);
-        for _ in 0..8 {
-            empty = least(|ln_t| surprise(&|one| one.of_empty(ln_t.exp(), shift)) + prior(ln_t));
-            shift = least(|shift| surprise(&|one| one.of_empty(empty.exp(), shift)) + prior(shift));
-        }
-        Self { masks: masks.exp(), empty: empty.exp(), shift }
-    }
-
     /// Changes the probabilities of a prediction that states them; counted draws stay as they are.
     pub fn apply(&self, prediction: &mut Prediction) {
         if *self == Self::NEUTRAL || prediction.draws.is_some() {
@@ -91,6 +71,37 @@ impl Temperature {
             } as f32;
         }
         all.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
+    }
+}
+
+/// What cases say of their predictions, gathered a few at a time.
+#[derive(Default)]
+pub(crate) struct Fit(BTreeMap<String, Vec<Evidence>>);
+
+impl Fit {
+    /// Adds cases and their predictions.
+    pub fn add(&mut self, cases: &[impl Borrow<Case>], predictions: &[Prediction]) {
+        let stated = cases.iter().zip(predictions).filter(|(_, said)| said.draws.is_none());
+        for (case, prediction) in stated.map(|(case, said)| (case.borrow(), said)) {
+            self.0.entry(case.group.clone()).or_default().extend(Evidence::of(case, prediction));
+        }
+    }
+
+    /// The temperatures at which the predictions explain the cases best.
+    pub fn temperature(&self) -> Temperature {
+        let groups: Vec<&Vec<Evidence>> = self.0.values().collect();
+        let surprise = |of: &dyn Fn(&Evidence) -> f64| -> f64 {
+            groups.iter().map(|group| group.iter().map(of).sum::<f64>() / group.len().max(1) as f64).sum()
+        };
+        let prior = |value: f64| value * value / (2.0 * PRIOR * PRIOR);
+        let masks = least(|ln_t| surprise(&|one| one.of_masks(ln_t.exp())) + prior(ln_t));
+        // One after the other: the sum is convex in 1/T and the shift, and they are nearly independent.
+        let (mut empty, mut shift) = (0.0f64, 0.0);
+        for _ in 0..8 {
+            empty = least(|ln_t| surprise(&|one| one.of_empty(ln_t.exp(), shift)) + prior(ln_t));
+            shift = least(|shift| surprise(&|one| one.of_empty(empty.exp(), shift)) + prior(shift));
+        }
+        Temperature { masks: masks.exp(), empty: empty.exp(), shift }
     }
 }
 
@@ -184,6 +195,12 @@ mod tests {
     use multivalued_data::draw::Draw;
     use multivalued_data::{Annotation, Hypothesis, Image, Mask};
 
+    fn temperature_of(cases: &[Case], predictions: &[Prediction]) -> Temperature {
+        let mut fit = Fit::default();
+        fit.add(cases, predictions);
+        fit.temperature()
+    }
+
     /// A mask of so many columns of four; 0 is the empty one.
     fn columns(count: usize) -> Mask {
         Mask::from_fn(4, 4, |x, _| x < count)
@@ -232,7 +249,7 @@ mod tests {
     fn what_overstates_is_brought_back() {
         // Half the temperature, and a shift after it: to be undone by twice the temperature and half of the shift.
         let (cases, predictions) = world(2000, Temperature { masks: 0.5, empty: 0.5, shift: 0.6 });
-        let fitted = Temperature::fitted(&cases, &predictions);
+        let fitted = temperature_of(&cases, &predictions);
         assert!((fitted.masks - 2.0).abs() < 0.25, "{fitted:?}");
         assert!((fitted.empty - 2.0).abs() < 0.25, "{fitted:?}");
         assert!((fitted.shift + 0.3).abs() < 0.1, "{fitted:?}");
@@ -241,7 +258,7 @@ mod tests {
     #[test]
     fn honest_probabilities_stay_as_they_are() {
         let (cases, predictions) = world(2000, Temperature::NEUTRAL);
-        let fitted = Temperature::fitted(&cases, &predictions);
+        let fitted = temperature_of(&cases, &predictions);
         assert!((fitted.masks - 1.0).abs() < 0.1 && (fitted.empty - 1.0).abs() < 0.1, "{fitted:?}");
         assert!(fitted.shift.abs() < 0.05, "{fitted:?}");
     }
@@ -249,16 +266,16 @@ mod tests {
     #[test]
     fn few_groups_say_little() {
         let (cases, predictions) = world(1, Temperature { masks: 0.2, empty: 0.2, shift: 0.0 });
-        let fitted = Temperature::fitted(&cases, &predictions);
+        let fitted = temperature_of(&cases, &predictions);
         let moderate = 0.4..2.5;
         assert!(moderate.contains(&fitted.masks) && moderate.contains(&fitted.empty), "{fitted:?}");
-        let nobody = Temperature::fitted(&[], &[]);
+        let nobody = temperature_of(&[], &[]);
         assert!((nobody.masks - 1.0).abs() < 1e-5 && nobody.shift.abs() < 1e-5, "{nobody:?}");
         // Many cases of one group are one group.
         let (mut cases, predictions) = world(400, Temperature { masks: 0.2, empty: 0.2, shift: 0.0 });
-        let apart = Temperature::fitted(&cases, &predictions);
+        let apart = temperature_of(&cases, &predictions);
         cases.iter_mut().for_each(|case| case.group = "one".into());
-        let together = Temperature::fitted(&cases, &predictions);
+        let together = temperature_of(&cases, &predictions);
         assert!(together.masks < apart.masks && together.empty < apart.empty, "{together:?} {apart:?}");
     }
 

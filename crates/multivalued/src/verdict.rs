@@ -5,8 +5,7 @@ use crate::recipe::{MethodKind, Recipe};
 use multivalued_data::evaluate::mean_interval;
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::metric::{Comparison, WeightedMasks, ged, soft};
-use multivalued_data::{Case, Hypothesis, Mask, Prediction, Result};
-use rayon::prelude::*;
+use multivalued_data::{CaseList, Error, Hypothesis, Mask, Prediction, Predictions, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -56,37 +55,36 @@ pub struct Trained<'a> {
     /// Codes that the last epoch used, where there are codes.
     pub used_codes: Option<usize>,
     /// The cases that were trained on.
-    pub training: &'a [Case],
+    pub training: &'a CaseList,
 }
 
 impl Verdict {
     /// Judges predictions of cases that were not trained on. `part` names them.
-    pub fn new(trained: &Trained, part: &str, cases: &[Case], predictions: &[Prediction]) -> Result<Self> {
-        let of = |predictions: &[Prediction]| -> Result<Vec<f64>> {
-            let pairs = cases.par_iter().zip(predictions);
-            pairs.map(|(case, prediction)| Ok(ged::limit(&Comparison::new(case, prediction)?))).collect()
-        };
-        let own = of(predictions)?;
-        let ged = mean(&own);
-        let prior = MeanMask::of(trained.training);
-        let of_all = |answer: &(dyn Fn(usize) -> Mask + Sync)| -> Vec<Prediction> {
-            (0..cases.len()).into_par_iter().map(|at| certain(answer(at))).collect()
-        };
-        let size = |at: usize| [cases[at].image.width(), cases[at].image.height()];
+    pub fn new(trained: &Trained, part: &str, cases: &CaseList, predictions: &Predictions) -> Result<Self> {
+        let prior = MeanMask::of(trained.training)?;
         let classes = trained.recipe.model.classes;
-        let mut answers = vec![
-            ("always nothing", of_all(&|at| Mask::empty(size(at)[0], size(at)[1], classes))),
-            ("the mean of all training masks", of_all(&|at| prior.mask(size(at)))),
-        ];
+        let mut names = vec!["always nothing", "the mean of all training masks"];
         if trained.recipe.method.kind != MethodKind::Unet {
-            let own = |at: usize| WeightedMasks::outputs(&cases[at].id, &predictions[at]);
-            let own = |at| mean_mask(&own(at).expect("what was scored is a distribution"));
-            answers.push(("this model's mean as one mask", of_all(&own)));
+            names.push("this model's mean as one mask");
         }
+        // Of each case the model's GED, then that of each trivial answer.
+        let scores = cases.map(|at, case| {
+            let ged = |prediction: &Prediction| Ok(ged::limit(&Comparison::new(&case, prediction)?));
+            let (own, size) = (predictions.get(at), [case.image.width(), case.image.height()]);
+            let mut scores = vec![ged(&own)?, ged(&certain(Mask::empty(size[0], size[1], classes)))?];
+            scores.push(ged(&certain(prior.mask(size)))?);
+            if names.len() > 2 {
+                scores.push(ged(&certain(mean_mask(&WeightedMasks::outputs(&case.id, &own)?)))?);
+            }
+            Ok::<_, Error>(scores)
+        })?;
+        let of = |column: usize| scores.iter().map(|row| row[column]).collect::<Vec<f64>>();
+        let own = of(0);
+        let ged = mean(&own);
         let mut trivial = Vec::new();
         let mut best: Option<Vec<f64>> = None;
-        for (name, answer) in answers {
-            let scores = of(&answer)?;
+        for (at, name) in names.into_iter().enumerate() {
+            let scores = of(at + 1);
             trivial.push(Trivial { name: name.into(), ged: mean(&scores) });
             if best.as_ref().is_none_or(|best| mean(&scores) < mean(best)) {
                 best = Some(scores);
@@ -94,17 +92,16 @@ impl Verdict {
         }
         let best = best.expect("there are trivial answers");
         let gains: Vec<f64> = best.iter().zip(&own).map(|(best, own)| best - own).collect();
-        let (gain, gain_interval) =
-            (mean(&gains), mean_interval(&gains, cases.iter().map(|case| case.group.as_str())));
+        let (gain, gain_interval) = (mean(&gains), mean_interval(&gains, cases.groups()));
         let mut verdict = Self { ged, trivial, gain, gain_interval, useful: true, findings: Vec::new() };
-        verdict.judge(trained, part, cases);
+        verdict.judge(trained, part, cases)?;
         Ok(verdict)
     }
 
-    fn judge(&mut self, trained: &Trained, part: &str, cases: &[Case]) {
+    fn judge(&mut self, trained: &Trained, part: &str, cases: &CaseList) -> Result<()> {
         let best =
             self.trivial.iter().min_by(|a, b| a.ged.total_cmp(&b.ged)).expect("there are some").clone();
-        let [several, disputed] = disputed(trained.training);
+        let [several, disputed] = disputed(trained.training)?;
         // One mask is right where all agree: being no better than one is then no fault.
         let may_fail = trained.recipe.method.kind != MethodKind::Unet && several && disputed;
         if self.gain > 0.0 {
@@ -138,7 +135,7 @@ impl Verdict {
             self.findings.insert(0, collapsed.into());
         }
         self.findings.push(settled(trained));
-        let groups = cases.iter().map(|case| &case.group).collect::<BTreeSet<_>>().len();
+        let groups = cases.groups().collect::<BTreeSet<_>>().len();
         match self.gain_interval {
             None => self.findings.push(format!(
                 "the scores come from one group ({} cases): how sure they are is not known",
@@ -154,6 +151,7 @@ impl Verdict {
                 }
             )),
         }
+        Ok(())
     }
 
     /// The findings as lines, most important first.
@@ -190,12 +188,12 @@ fn settled(trained: &Trained) -> String {
 }
 
 /// Whether some case has several annotations, and whether raters ever differ.
-fn disputed(cases: &[Case]) -> [bool; 2] {
+fn disputed(cases: &CaseList) -> Result<[bool; 2]> {
     if cases.is_empty() {
-        return [false; 2];
+        return Ok([false; 2]);
     }
-    let found = Fingerprint::of(cases);
-    [found.disputed_share > 0.0, found.disputed_share > 0.0 && found.unanimous_share < 0.99]
+    let found = Fingerprint::of(cases)?;
+    Ok([found.disputed_share > 0.0, found.disputed_share > 0.0 && found.unanimous_share < 0.99])
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -227,24 +225,31 @@ struct MeanMask {
 }
 
 impl MeanMask {
-    fn of(cases: &[Case]) -> Self {
-        let classes =
-            cases.iter().flat_map(|case| &case.annotations).map(|a| a.mask.classes()).max().unwrap_or(1);
-        let mut shares = vec![vec![0.0f32; RASTER * RASTER]; classes];
+    /// Of at most 500 cases, evenly spaced.
+    fn of(cases: &CaseList) -> Result<Self> {
         let step = cases.len().div_ceil(500).max(1);
+        let mut shares: Vec<Vec<f32>> = Vec::new();
         let mut total = 0.0;
-        for annotation in cases.iter().step_by(step).flat_map(|case| &case.annotations) {
-            let mask = annotation.mask.resampled([RASTER, RASTER]);
-            total += annotation.weight;
-            for (class, shares) in shares.iter_mut().enumerate().take(mask.classes()) {
-                for (at, share) in shares.iter_mut().enumerate() {
-                    *share +=
-                        annotation.weight * f32::from(u8::from(mask.get(class, at % RASTER, at / RASTER)));
+        for case in cases.select((0..cases.len()).step_by(step)).iter() {
+            for annotation in &case?.annotations {
+                let mask = annotation.mask.resampled([RASTER, RASTER]);
+                total += annotation.weight;
+                if shares.len() < mask.classes() {
+                    shares.resize(mask.classes(), vec![0.0; RASTER * RASTER]);
+                }
+                for (class, shares) in shares.iter_mut().enumerate().take(mask.classes()) {
+                    for (at, share) in shares.iter_mut().enumerate() {
+                        let marked = mask.get(class, at % RASTER, at / RASTER);
+                        *share += annotation.weight * f32::from(u8::from(marked));
+                    }
                 }
             }
         }
+        if shares.is_empty() {
+            shares.push(vec![0.0; RASTER * RASTER]);
+        }
         shares.iter_mut().flatten().for_each(|share| *share /= total.max(1e-6));
-        Self { classes, shares }
+        Ok(Self { classes: shares.len(), shares })
     }
 
     /// Above half of its peak, since a mean of scattered masks nowhere reaches a half.
@@ -267,6 +272,7 @@ mod tests {
     use super::*;
     use crate::fixture::{cases, tiny_recipe};
     use crate::recipe::Space;
+    use multivalued_data::Case;
 
     fn judged(predictions: &[Prediction], cases: &[Case], codes: usize) -> Verdict {
         let recipe = tiny_recipe(Space::Output, &[]);
@@ -276,9 +282,9 @@ mod tests {
             steps: 40,
             validations: &validations,
             used_codes: Some(codes),
-            training: cases,
+            training: &cases.into(),
         };
-        Verdict::new(&trained, "test", cases, predictions).unwrap()
+        Verdict::new(&trained, "test", &cases.into(), &predictions.into()).unwrap()
     }
 
     /// What the annotations themselves say.
@@ -309,7 +315,13 @@ mod tests {
     fn what_still_falls_or_rises_again_is_told() {
         let recipe = tiny_recipe(Space::Output, &[]);
         let said = |validations: &[(u64, f64)]| {
-            settled(&Trained { recipe: &recipe, steps: 100, validations, used_codes: None, training: &[] })
+            settled(&Trained {
+                recipe: &recipe,
+                steps: 100,
+                validations,
+                used_codes: None,
+                training: &CaseList::default(),
+            })
         };
         assert!(said(&[(20, 0.5), (50, 0.4), (80, 0.3), (100, 0.2)]).contains("still fell"));
         assert!(said(&[(20, 0.5), (50, 0.2), (80, 0.3), (100, 0.3)]).contains("rose again"));

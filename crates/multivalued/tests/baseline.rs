@@ -3,6 +3,7 @@
 use multivalued::predict::predict_cases;
 use multivalued::train::Trainer;
 use multivalued::{Recipe, Splits};
+use multivalued_data::dataset::Holding;
 use multivalued_data::evaluate::{Scores, Settings, evaluate};
 use multivalued_engine::Device;
 
@@ -28,7 +29,8 @@ fn learned(kind: &str, changes: &[&str]) -> [Scores; 2] {
     for change in own.iter().chain(changes).chain([&format!("method.kind={kind}").as_str()]) {
         recipe.set(change).unwrap();
     }
-    let Splits { train, validation, test, .. } = Splits::load(&recipe.data).unwrap();
+    let Splits { train, validation, test, .. } = Splits::load(&recipe.data, &Holding::Memory).unwrap();
+    let test = test.to_vec().unwrap();
     let mut trainer = Trainer::new(&recipe, train, validation, &Device::cpu()).unwrap();
     let scores = |trainer: &mut Trainer| {
         let predictions =

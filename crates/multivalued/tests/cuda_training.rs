@@ -7,6 +7,7 @@ use multivalued::train::Trainer;
 use multivalued::{Recipe, Splits};
 use multivalued_data::Case;
 use multivalued_data::augment::Augmentation;
+use multivalued_data::dataset::Holding;
 use multivalued_engine::{Device, Precision};
 
 const STEPS: usize = 5;
@@ -31,7 +32,8 @@ fn recipe(changes: &[&str]) -> Recipe {
 
 /// The losses of some steps, and how many outputs the first validation case has then.
 fn trained(recipe: &Recipe, change: fn(&mut Vec<Case>), device: &Device) -> (Vec<f32>, usize) {
-    let Splits { mut train, validation, .. } = Splits::load(&recipe.data).unwrap();
+    let Splits { train, validation, .. } = Splits::load(&recipe.data, &Holding::Memory).unwrap();
+    let (mut train, validation) = (train.to_vec().unwrap(), validation.to_vec().unwrap());
     change(&mut train);
     let mut trainer = Trainer::new(recipe, train, Vec::new(), device).unwrap();
     let losses = (0..STEPS).map(|_| trainer.step().unwrap().terms.total).collect();

@@ -6,6 +6,7 @@
 use multivalued::predict::predict_cases;
 use multivalued::train::Trainer;
 use multivalued::{Recipe, Splits};
+use multivalued_data::dataset::Holding;
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_engine::Device;
 
@@ -32,7 +33,8 @@ const OTHER_COUNTS: Bars = Bars { outputs: 3.5..=6.0, ..OTHER_PROBABILITIES };
 fn learns(name: &str, seed: u64, bars: &Bars) {
     let mut recipe = Recipe::named(name).unwrap();
     recipe.train.seed = seed;
-    let Splits { train, validation, test, .. } = Splits::load(&recipe.data).unwrap();
+    let Splits { train, validation, test, .. } = Splits::load(&recipe.data, &Holding::Memory).unwrap();
+    let test = test.to_vec().unwrap();
     let mut trainer = Trainer::new(&recipe, train, validation, &Device::cpu()).unwrap();
     while !trainer.is_finished() {
         if trainer.step().unwrap().ends_epoch {

@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use clap::Args;
+use multivalued::Recipe;
 use multivalued::predict::predict_cases;
 use multivalued::train::Trainer;
-use multivalued::{Recipe, Splits};
 
 use crate::columns::two_columns;
 use crate::device::{DeviceChoice, description};
 use crate::exit::Outcome;
+use crate::run::reader::Reader;
 use crate::terminal::say_lines;
 
 /// Measure this machine: the device's peak, a training step and a prediction of a recipe's model
@@ -41,9 +42,9 @@ impl Bench {
         }
         recipe.validate()?;
         let device = self.device.open(recipe.train.precision)?;
-        let train = Splits::load(&recipe.data)?.train;
+        let train = Reader::new(None).splits(&recipe.data)?.train;
         let batch = recipe.train.batch.min(train.len());
-        let shown: Vec<_> = train.iter().take(64).cloned().collect();
+        let shown = train.select(0..train.len().min(64)).to_vec()?;
         let mut trainer = Trainer::new(&recipe, train, Vec::new(), &device)?;
         // The first steps fill caches and buffers.
         for _ in 0..3 {

@@ -46,11 +46,12 @@ impl Calibrate {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
+        let reader = self.loading.reader();
         let _lock = run.lock()?;
         let model = RunModel::of_run(&run, &device)?;
         let mut cases = match &self.data {
-            Some(path) => Cases::of_path(&run, path, &self.loading)?,
-            None => Cases::of_run(&run)?,
+            Some(path) => Cases::of_path(&run, path, &self.loading, &reader)?,
+            None => Cases::of_run(&run, &reader)?,
         };
         let (part, calibration) = cases.take(self.split.as_deref(), VALIDATION)?;
         let predictions = model.predict_part(&cases, &calibration)?;
@@ -65,7 +66,7 @@ impl Calibrate {
         if part != TEST && cases.has(TEST) {
             let (_, test) = cases.take(None, TEST)?;
             let predictions = model.predict_cases(&test)?;
-            let size: usize = predictions.iter().map(|one| coverage.set(one).len()).sum();
+            let size: usize = (0..test.len()).map(|at| coverage.set(&predictions.get(at)).len()).sum();
             rows.push(("measured on test", format!("{:.4}", coverage.measured(&test, &predictions)?)));
             rows.push(("mean size of a set there", format!("{:.2}", size as f64 / test.len() as f64)));
         }

@@ -10,6 +10,7 @@ use super::train::trained;
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
 use crate::run::RunFolder;
+use crate::run::reader::Reader;
 use crate::terminal::{complain, say_lines};
 
 /// Train a small model in a few minutes and see a triangle become four shapes
@@ -34,7 +35,7 @@ impl Demo {
         );
         let recipe = Recipe::named("shapes-tiny")?;
         let device = self.device.open(recipe.train.precision)?;
-        let evaluation = trained(&run, &recipe.into(), &device, Duration::from_secs(30))?;
+        let evaluation = trained(&run, &recipe.into(), &device, Duration::from_secs(30), &Reader::new(None))?;
         let Some(truth) = evaluation.report.summary.truth else { return Ok(()) };
         say_lines(&format!(
             "\n{:.1} % of the true shapes were found, their probabilities are off by {:.3} on average.\n\

@@ -98,6 +98,7 @@ impl Evaluate {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
+        let reader = self.loading.reader();
         let [json, html] =
             [&self.json, &self.html].map(|path| path.as_deref().map(Document::named).transpose());
         let documents = [json?, html?];
@@ -115,8 +116,8 @@ impl Evaluate {
             lock => (lock?, None),
         };
         let cases = match &self.data {
-            Some(path) => Cases::of_path(&run, path, &self.loading)?,
-            None => Cases::of_run(&run)?,
+            Some(path) => Cases::of_path(&run, path, &self.loading, &reader)?,
+            None => Cases::of_run(&run, &reader)?,
         };
         let model = RunModel::of_run(&run, &device)?.with_views(self.views)?;
         let evaluation = Evaluation::of(&model, cases, self.split.as_deref())?;

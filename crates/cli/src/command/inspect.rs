@@ -49,6 +49,7 @@ impl Inspect {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
+        let reader = self.loading.reader();
         let path = run.sheet("codes");
         for written in [&run.sheets(), &path] {
             files::refuse_link(written)?;
@@ -63,14 +64,14 @@ impl Inspect {
             return Ok(());
         }
         let mut cases = match &self.data {
-            Some(path) => Cases::of_path(&run, path, &self.loading)?,
-            None => Cases::of_run(&run)?,
+            Some(path) => Cases::of_path(&run, path, &self.loading, &reader)?,
+            None => Cases::of_run(&run, &reader)?,
         };
         let part = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)).unwrap_or("train");
         let (part, cases) = cases.take(None, part)?;
-        let cases =
-            spread(&cases.iter().collect::<Vec<_>>(), LOOKED_AT).into_iter().cloned().collect::<Vec<_>>();
+        let cases = cases.select(spread(&(0..cases.len()).collect::<Vec<_>>(), LOOKED_AT));
         let predictions = model.predict_cases(&cases)?;
+        let (cases, predictions) = (cases.to_vec()?, predictions.to_vec());
         let codes = codes(&predictions);
         say_lines(&format!("\n{}\n", table(&codes, &cases, &part)))?;
         let by_code: Vec<Prediction> = predictions.iter().map(|one| by_codes(one, &codes)).collect();

@@ -1,9 +1,13 @@
 //! Options that several commands share.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use multivalued::Recipe;
 use multivalued_data::dataset::{GroupBy, Layout, Options};
 use multivalued_data::import::MaskRule;
+
+use crate::run::reader::Reader;
 
 /// How a data set is read.
 #[derive(Debug, Args)]
@@ -41,9 +45,18 @@ pub struct Loading {
     /// Leave out images with a file that is truncated, foreign or unsuitable, and name them
     #[arg(long)]
     pub skip_bad: bool,
+    /// Pack the images into a cache in this folder and read them from there, so that they need no memory
+    /// [default: in memory where they take at most a third of it, else ~/.cache/multivalued]
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
 }
 
 impl Loading {
+    /// Who reads data for a command with these options.
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.cache.as_deref())
+    }
+
     /// Puts what the options say into a recipe.
     pub fn write_to(&self, recipe: &mut Recipe) {
         if let Some(layout) = self.reading.layout {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use multivalued::recipe::{DataRecipe, ModelRecipe};
 use multivalued::{Plan, Recipe, Splits};
-use multivalued_data::Case;
+use multivalued_data::CaseList;
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_engine::Device;
 
@@ -16,6 +16,7 @@ use crate::document::Document;
 use crate::exit::{Failure, Outcome};
 use crate::run::cases::{tell_notes, tell_skipped};
 use crate::run::progress::clock;
+use crate::run::reader::Reader;
 use crate::terminal::{complain, complain_lines, say_quoted};
 
 /// Plan a training from the data: the recipe that `train --data` would follow, with reasons
@@ -44,7 +45,7 @@ impl PlanCommand {
         let out = self.out.as_deref().map(Document::named).transpose()?;
         let device = self.device.open(Recipe::default().train.precision)?;
         let data = data_of(&self.data, &self.loading)?;
-        let plan = planned(&data, self.minutes, None, &device)?;
+        let plan = planned(&data, &self.loading.reader(), self.minutes, None, &device)?;
         match out {
             Some(out) => out.write(plan.to_toml().as_bytes()),
             None => say_quoted(plan.to_toml().trim_end()),
@@ -81,6 +82,7 @@ pub fn full_path(path: &std::path::Path) -> Outcome<String> {
 /// The network is that of `from`, where its weights shall be taken.
 pub fn planned(
     data: &DataRecipe,
+    reader: &Reader,
     minutes: Option<f64>,
     from: Option<&ModelRecipe>,
     device: &Device,
@@ -88,10 +90,10 @@ pub fn planned(
     // All folds are planned by the first.
     let fold = if data.folds > 0 { data.fold.max(1) } else { 0 };
     let Splits { train, validation, skipped, notes, .. } =
-        Splits::load(&DataRecipe { fold, ..data.clone() })?;
+        reader.splits(&DataRecipe { fold, ..data.clone() })?;
     tell_notes(&notes);
     tell_skipped(&skipped);
-    let found = Fingerprint::of(&train);
+    let found = Fingerprint::of(&train)?;
     complain_lines(&table(&found, validation.len()));
     let mut plan = Plan::new(&found, train.len(), validation.len(), matches!(device, Device::Cuda(_)));
     let DataRecipe { validation_share, normalise, resize, .. } = plan.recipe.data.clone();
@@ -111,7 +113,7 @@ pub fn planned(
     Ok(plan)
 }
 
-fn timed(plan: &mut Plan, minutes: Option<f64>, cases: &[Case], device: &Device) -> Outcome {
+fn timed(plan: &mut Plan, minutes: Option<f64>, cases: &CaseList, device: &Device) -> Outcome {
     match minutes {
         Some(minutes) => plan.fit(minutes, cases, device)?,
         None => plan.measure(cases, device)?,

@@ -20,6 +20,7 @@ use crate::run::difference::changes;
 use crate::run::evaluation::Evaluation;
 use crate::run::folds::cross_validated;
 use crate::run::model::RunModel;
+use crate::run::reader::Reader;
 use crate::run::training::Training;
 use crate::terminal::{complain, say, say_lines};
 
@@ -97,6 +98,7 @@ impl Train {
         if !self.resume {
             run.must_be_new()?;
         }
+        let reader = self.loading.reader();
         let going_on = self.resume && run.recipe().is_file();
         let (text, device) = match (going_on, given, &self.data) {
             (true, given, _) => {
@@ -114,14 +116,14 @@ impl Train {
                 let device = self.device.open(recipe.train.precision)?;
                 (RecipeText::from(recipe), device)
             }
-            (false, None, Some(data)) => self.planned(data)?,
+            (false, None, Some(data)) => self.planned(data, &reader)?,
             (false, None, None) => {
                 return Err(RunFolder::open(&out).err().unwrap_or(Failure::OutputClosed));
             }
         };
         match text.recipe.data.folds > 0 && text.recipe.data.fold == 0 {
-            true => cross_validated(&run, &text, &device, save_every)?,
-            false => trained(&run, &text, &device, save_every)?,
+            true => cross_validated(&run, &text, &device, save_every, &reader)?,
+            false => trained(&run, &text, &device, save_every, &reader)?,
         };
         Ok(())
     }
@@ -140,7 +142,7 @@ impl Train {
     }
 
     /// A recipe from the data, with what the options change, and the device it was planned for.
-    fn planned(&self, data: &Path) -> Outcome<(RecipeText, Device)> {
+    fn planned(&self, data: &Path, reader: &Reader) -> Outcome<(RecipeText, Device)> {
         let mut wanted = Recipe { data: data_of(data, &self.loading)?, ..Recipe::default() };
         for set in
             self.sets.iter().filter(|set| set.starts_with("data.") || set.starts_with("train.precision"))
@@ -151,7 +153,7 @@ impl Train {
         let device = self.device.open(wanted.train.precision)?;
         let from = self.from.as_deref().map(|from| RunModel::of_path(from, &Device::cpu())).transpose()?;
         let from = from.as_ref().map(|model| &model.recipe().model);
-        let mut plan = planned(&wanted.data, self.minutes_each(&wanted), from, &device)?;
+        let mut plan = planned(&wanted.data, reader, self.minutes_each(&wanted), from, &device)?;
         self.change(&mut plan.recipe)?;
         for (key, _) in self.sets.iter().filter_map(|set| set.split_once('=')) {
             plan.forget_reason(key.trim());
@@ -243,8 +245,9 @@ pub fn trained(
     recipe: &RecipeText,
     device: &Device,
     save_every: Duration,
+    reader: &Reader,
 ) -> Outcome<Evaluation> {
-    let Some(evaluation) = trained_and_scored(run, recipe, device, save_every)? else {
+    let Some(evaluation) = trained_and_scored(run, recipe, device, save_every, reader)? else {
         complain("the data have neither a test nor a validation part: nothing to evaluate");
         say(&format!("trained model: {}", run.best().display()))?;
         return Err(Failure::BelowBound(format!(
@@ -261,10 +264,11 @@ pub fn trained_and_scored(
     recipe: &RecipeText,
     device: &Device,
     save_every: Duration,
+    reader: &Reader,
 ) -> Outcome<Option<Evaluation>> {
     let lock = run.lock()?;
-    Training { run, recipe, device, save_every }.run(&lock)?;
-    let mut cases = Cases::of_run(run)?;
+    Training { run, recipe, device, save_every, reader }.run(&lock)?;
+    let mut cases = Cases::of_run(run, reader)?;
     let Some(part) = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)) else { return Ok(None) };
     if part == VALIDATION {
         complain("the data have no test part: the scores are of the cases that the model was chosen by");

@@ -18,7 +18,7 @@ use multivalued_data::report::{NOT_KNOWN, Report};
 pub use figure::{Drawn, figures};
 
 use crate::log::Record;
-use crate::picture::{Exhibit, spread};
+use crate::picture::Exhibit;
 use chart::Chart;
 pub use html::number;
 use html::{document, escaped, fact_table};
@@ -39,8 +39,12 @@ pub struct Page<'a> {
     pub facts: &'a [(String, String)],
     /// What was left out of the data for a bad file.
     pub skipped: &'a [String],
-    /// All images that may be shown, in the report's order.
-    pub exhibits: &'a [Exhibit<'a>],
+    /// Images to show, in the report's order.
+    pub examples: &'a [Exhibit<'a>],
+    /// Those with the lowest GED, the lowest first.
+    pub best: &'a [Exhibit<'a>],
+    /// Those with the highest GED, the highest first.
+    pub worst: &'a [Exhibit<'a>],
 }
 
 impl Page<'_> {
@@ -119,10 +123,10 @@ impl Page<'_> {
     }
 
     fn examples(&self) -> String {
-        if self.exhibits.is_empty() {
+        if self.examples.is_empty() {
             return String::new();
         }
-        let shown = spread(self.exhibits, 8).iter().map(exhibits::row).collect::<String>();
+        let shown = self.examples.iter().map(exhibits::row).collect::<String>();
         format!(
             "<h2>What it says</h2>\n<p>The input, what readers drew with their share of the weight, and what \
              the model says with its probabilities. At most five hypotheses are shown; they carry the probability of all they stand for.</p>\n{shown}"
@@ -130,13 +134,11 @@ impl Page<'_> {
     }
 
     fn best_and_worst(&self) -> String {
-        let mut scored: Vec<_> = self.exhibits.iter().filter(|one| one.ged.is_some()).collect();
-        if scored.len() < 8 {
+        if self.report.images.len() < 8 {
             return String::new();
         }
-        scored.sort_by(|a, b| a.ged.unwrap_or(0.0).total_cmp(&b.ged.unwrap_or(0.0)));
-        let best = scored[..3].iter().map(|one| exhibits::row(one)).collect::<String>();
-        let worst = scored[scored.len() - 3..].iter().rev().map(|one| exhibits::row(one)).collect::<String>();
+        let [best, worst] =
+            [self.best, self.worst].map(|shown| shown.iter().take(3).map(exhibits::row).collect::<String>());
         format!(
             "<h2>Best cases</h2>\n<p>The lowest GED.</p>\n{best}\n<h2>Worst cases</h2>\n<p>The highest GED.</p>\n{worst}"
         )

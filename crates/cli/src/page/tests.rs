@@ -9,6 +9,7 @@ use multivalued_data::{Case, Hypothesis, Prediction};
 
 use super::*;
 use crate::log::Numbers;
+use crate::picture::spread;
 
 /// A plausible training: falling losses, codes that come into use.
 fn log() -> Vec<Record> {
@@ -68,6 +69,8 @@ fn page(task: TaskName, count: usize) -> String {
             ..Exhibit::new(case, prediction)
         })
         .collect();
+    let mut ranked = exhibits.clone();
+    ranked.sort_by(|a, b| a.ged.unwrap().total_cmp(&b.ged.unwrap()));
     let facts = [("device".to_owned(), "cpu, 2 threads".to_owned()), ("commit".into(), "0123abc".into())];
     Page {
         title: "runs/shapes & co",
@@ -76,7 +79,9 @@ fn page(task: TaskName, count: usize) -> String {
         recipe: "[train]\nsteps = 2000 # <b>\n",
         facts: &facts,
         skipped: &["a<b>.png: is empty".into()],
-        exhibits: &exhibits,
+        examples: &spread(&exhibits, 8),
+        best: &ranked,
+        worst: &ranked.iter().rev().copied().collect::<Vec<_>>(),
     }
     .render()
 }
@@ -117,9 +122,18 @@ fn a_page_without_training_has_no_curves() {
     let cases = Task::new(TaskName::Raters, 32, 3).unwrap().generate("test", 2);
     let predictions: Vec<_> = cases.iter().map(|case| prediction(case, 0)).collect();
     let report = evaluate(&cases, &predictions, &Settings { resamples: 5, ..Settings::new("val") }).unwrap();
-    let page =
-        Page { title: "t", report: &report, log: &[], recipe: "", facts: &[], skipped: &[], exhibits: &[] }
-            .render();
+    let page = Page {
+        title: "t",
+        report: &report,
+        log: &[],
+        recipe: "",
+        facts: &[],
+        skipped: &[],
+        examples: &[],
+        best: &[],
+        worst: &[],
+    }
+    .render();
     assert!(!page.contains("Loss terms") && !page.contains("<pre>") && !page.contains("What it says"));
     assert!(page.contains("Nothing there"), "these readers overlook nodules");
 }
@@ -130,9 +144,18 @@ fn a_page_of_a_report_without_details_has_none() {
     let predictions: Vec<_> = cases.iter().map(|case| prediction(case, 0)).collect();
     let settings = Settings { resamples: 5, details: false, ..Settings::new("val") };
     let report = evaluate(&cases, &predictions, &settings).unwrap();
-    let page =
-        Page { title: "t", report: &report, log: &[], recipe: "", facts: &[], skipped: &[], exhibits: &[] }
-            .render();
+    let page = Page {
+        title: "t",
+        report: &report,
+        log: &[],
+        recipe: "",
+        facts: &[],
+        skipped: &[],
+        examples: &[],
+        best: &[],
+        worst: &[],
+    };
+    let page = page.render();
     assert!(page.contains("Nothing there") && page.contains("All scores"));
     for part in ["floor", "chance", "Larger than", "areas among"] {
         assert!(!page.contains(part), "{part}");

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use multivalued::mixture::Members;
 use multivalued::{Recipe, Splits};
-use multivalued_data::Case;
-use multivalued_data::dataset::{Dataset, Options, Roster};
+use multivalued_data::CaseList;
+use multivalued_data::dataset::{Loaded, Options};
 use multivalued_data::import::MaskRule;
 use multivalued_data::report::Report;
 
 use super::RunFolder;
+use super::reader::Reader;
 use crate::command::options::Loading;
 use crate::exit::{Failure, Outcome};
 use crate::log;
@@ -28,7 +29,7 @@ pub const ALL: &str = "all";
 /// Cases by part, and the hash of the data behind them.
 #[derive(Debug)]
 pub struct Cases {
-    parts: BTreeMap<String, Vec<Case>>,
+    parts: BTreeMap<String, CaseList>,
     /// Another data set that states no parts: it has one, [`ALL`].
     whole: bool,
     /// Whether they are all cases of a cross-validation: they have one part, [`FOLDS`].
@@ -41,7 +42,7 @@ pub struct Cases {
 
 impl Cases {
     /// A run's own cases. Data that changed since the training are refused.
-    pub fn of_run(run: &RunFolder) -> Outcome<Self> {
+    pub fn of_run(run: &RunFolder, reader: &Reader) -> Outcome<Self> {
         let recipe = Recipe::read(&run.recipe())?;
         if recipe.data.path.is_empty() && recipe.data.task.is_empty() {
             return Err(Failure::user(
@@ -49,7 +50,7 @@ impl Cases {
                 "carries no data with it; give some with --data",
             ));
         }
-        let Splits { train, validation, test, hash, skipped, .. } = Splits::load(&recipe.data)?;
+        let Splits { train, validation, test, hash, skipped, .. } = reader.splits(&recipe.data)?;
         if let Some(trained_on) = logged_hash(run)?.filter(|trained_on| *trained_on != hash) {
             return Err(Failure::user(
                 if recipe.data.path.is_empty() { &recipe.data.task } else { &recipe.data.path },
@@ -67,7 +68,7 @@ impl Cases {
 
     /// Cases that the model knows, by its own parts.
     fn of_own(
-        mut parts: BTreeMap<String, Vec<Case>>,
+        mut parts: BTreeMap<String, CaseList>,
         recipe: &Recipe,
         hash: String,
         skipped: Vec<String>,
@@ -81,36 +82,29 @@ impl Cases {
 
     /// The cases of a data set that is named beside a run: by the run's own parts where it is the one that was
     /// trained on, else by the parts it states itself, else all as one part.
-    pub fn of_path(run: &RunFolder, path: &Path, loading: &Loading) -> Outcome<Self> {
+    pub fn of_path(run: &RunFolder, path: &Path, loading: &Loading, reader: &Reader) -> Outcome<Self> {
         let recipe = Recipe::read(&run.recipe())?;
         let mut options = loading.reading.options();
         // These data may lack a class that the model knows, so their values do not tell the number of classes.
         if options.mask.is_none() && recipe.model.classes > 1 {
             options.mask = Some(MaskRule::Labels(recipe.model.classes));
         }
-        let load = |options: &Options| {
-            if loading.skip_bad {
-                return Dataset::load_sound(path, options);
-            }
-            let dataset = Dataset::open(path, options)?;
-            let cases = dataset.load()?;
-            Ok((dataset, cases, Vec::new()))
-        };
+        let load = |options: &Options| Loaded::read(path, options, loading.skip_bad, reader.holding());
         // The run's own data are known by their groups, too; other data may have other names.
         let run_groups = recipe.data.group_by.parse().ok().filter(|_| !recipe.data.group_by.is_empty());
         let as_trained = match (&options.group_by, run_groups) {
             (None, Some(by)) => load(&Options { group_by: Some(by), ..options.clone() }).ok(),
             _ => None,
         };
-        let (dataset, mut cases, skipped) = as_trained.map_or_else(|| load(&options), Ok)?;
+        let Loaded { dataset, cases, skipped } = as_trained.map_or_else(|| load(&options), Ok)?;
         tell_notes(&dataset.notes());
         tell_skipped(&skipped);
-        let roster = Roster::of(&cases);
+        let roster = cases.roster();
         let hash = roster.hash().to_owned();
         let stated = dataset.stated_split(&roster)?;
         // A task's cases are split by how they were made; files of them state that themselves.
         if recipe.data.task.is_empty() && hash_trained_on(run)?.is_some_and(|trained_on| trained_on == hash) {
-            let parts = Splits::parts(cases, &roster, stated, &recipe.data)?;
+            let parts = Splits::parts(&cases, &roster, stated, &recipe.data)?;
             return Ok(Self::of_own(parts, &recipe, hash, skipped));
         }
         let Some(split) = stated else {
@@ -119,9 +113,9 @@ impl Cases {
         };
         let mut parts = BTreeMap::new();
         for (part, ids) in split.parts() {
-            let (chosen, rest) = cases.into_iter().partition(|case| ids.binary_search(&case.id).is_ok());
+            let own = |at: &usize| ids.binary_search_by(|id| id.as_str().cmp(cases.id(*at))).is_ok();
+            let chosen = cases.select((0..cases.len()).filter(own));
             parts.insert(if part == "val" { VALIDATION.to_owned() } else { part.clone() }, chosen);
-            cases = rest;
         }
         Ok(Self { parts, whole: false, by_fold: false, hash, skipped })
     }
@@ -133,7 +127,7 @@ impl Cases {
 
     /// Takes out the part that was asked for, else the usual one or, where a data set states no parts, all of
     /// it.
-    pub fn take(&mut self, asked: Option<&str>, usual: &str) -> Outcome<(String, Vec<Case>)> {
+    pub fn take(&mut self, asked: Option<&str>, usual: &str) -> Outcome<(String, CaseList)> {
         let part = match asked {
             None if self.whole => ALL,
             None if self.by_fold => FOLDS,

@@ -1,4 +1,4 @@
-//! Seeing how far a prediction of many images is, where it takes more than a few seconds: on a terminal a live
+//! Seeing how far the work on many images is, where it takes more than a few seconds: on a terminal a live
 //! line, plain lines elsewhere.
 
 use std::time::{Duration, Instant};
@@ -11,10 +11,12 @@ use crate::terminal::complain;
 /// What is over within this time needs no words.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How many of so many images are predicted.
+/// How many of so many images are done.
 #[derive(Debug)]
 pub struct Counting {
     total: usize,
+    /// What is done to them.
+    done: &'static str,
     began: Instant,
     /// When something was last shown.
     told: Option<Instant>,
@@ -22,9 +24,14 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// None of so many yet. Of 0 nothing is ever shown.
+    /// None of so many predicted yet. Of 0 nothing is ever shown.
     pub fn new(total: usize) -> Self {
-        Self { total, began: Instant::now(), told: None, bar: None }
+        Self::of(total, "predicted")
+    }
+
+    /// The same for other work.
+    pub fn of(total: usize, done: &'static str) -> Self {
+        Self { total, done, began: Instant::now(), told: None, bar: None }
     }
 
     /// So many are done.
@@ -53,7 +60,7 @@ impl Counting {
 
     fn line(&self, done: usize, elapsed: Duration) -> String {
         let left = elapsed.as_secs_f64() / done.max(1) as f64 * (self.total - done) as f64;
-        format!("{done} of {} images predicted · {} left", self.total, clock(left))
+        format!("{done} of {} images {} · {} left", self.total, self.done, clock(left))
     }
 }
 

@@ -1,9 +1,11 @@
 //! Scores of a run's model, and what there is to see of them: report, page and contact sheets.
 
+use std::sync::Arc;
+
 use multivalued::{Recipe, Trained, Verdict};
-use multivalued_data::evaluate::{Settings, evaluate};
+use multivalued_data::evaluate::{Settings, Unit, score, summarise};
 use multivalued_data::report::Report;
-use multivalued_data::{Case, Prediction, files};
+use multivalued_data::{Case, CaseList, Prediction, Predictions, files};
 
 use super::RunFolder;
 use super::cases::{Cases, TEST};
@@ -25,8 +27,8 @@ pub struct Evaluation {
     pub report: Report,
     /// What was left out for a bad file.
     skipped: Vec<String>,
-    cases: Vec<Case>,
-    predictions: Vec<Prediction>,
+    cases: CaseList,
+    predictions: Predictions,
     /// How far to trust the model, at the end of a training.
     verdict: Option<Verdict>,
 }
@@ -36,9 +38,11 @@ impl Evaluation {
     pub fn of(model: &RunModel, mut cases: Cases, part: Option<&str>) -> Outcome<Self> {
         let (part, parted) = cases.take(part, TEST)?;
         let predictions = model.predict_part(&cases, &parted)?;
-        let settings = Settings { data_hash: Some(cases.hash), ..Settings::new(part) };
-        let (skipped, cases) = (cases.skipped, parted);
-        let report = evaluate(&cases, &predictions, &settings)?;
+        let (hash, skipped, cases) = (cases.hash, cases.skipped, parted);
+        let settings =
+            Settings { data_hash: Some(hash), unit: Unit::of_list(&cases)?, ..Settings::new(part) };
+        let scores = cases.map(|at, case| score(&case, &predictions.get(at), &settings))?;
+        let report = summarise(&scores, &settings)?;
         Ok(Self { report, skipped, cases, predictions, verdict: None })
     }
 
@@ -48,7 +52,7 @@ impl Evaluation {
         mut self,
         run: &RunFolder,
         trained: &[RunFolder],
-        training: Option<&[Case]>,
+        training: Option<&CaseList>,
     ) -> Outcome<Self> {
         let recipe = Recipe::read(&run.recipe())?;
         let mut curves = Vec::new();
@@ -67,14 +71,24 @@ impl Evaluation {
         self.verdict.as_ref()
     }
 
-    fn exhibits(&self) -> Vec<Exhibit<'_>> {
-        let scored = self.cases.iter().zip(&self.predictions).zip(&self.report.images);
-        scored
-            .map(|((case, prediction), row)| Exhibit {
-                ged: Some(row.scores.ged_exact),
-                ..Exhibit::new(case, prediction)
-            })
-            .collect()
+    /// What there is to see of some cases.
+    fn seen(&self, numbers: &[usize]) -> Outcome<Vec<Seen>> {
+        let seen = |&at: &usize| {
+            let ged = Some(self.report.images[at].scores.ged_exact);
+            Ok(Seen { case: self.cases.get(at)?, prediction: self.predictions.get(at), ged })
+        };
+        numbers.iter().map(seen).collect()
+    }
+
+    /// Cases from the first to the last, those with the lowest GED, and those with the highest.
+    fn shown(&self) -> Outcome<[Vec<Seen>; 3]> {
+        let all: Vec<usize> = (0..self.cases.len()).collect();
+        let ged = |at: usize| self.report.images[at].scores.ged_exact;
+        let mut ranked = all.clone();
+        ranked.sort_by(|&a, &b| ged(a).total_cmp(&ged(b)));
+        let count = all.len().min(ON_A_SHEET);
+        let worst: Vec<usize> = ranked.iter().rev().take(count).copied().collect();
+        Ok([self.seen(&spread(&all, count))?, self.seen(&ranked[..count])?, self.seen(&worst)?])
     }
 
     /// The scores for a terminal.
@@ -88,6 +102,8 @@ impl Evaluation {
     pub fn page(&self, run: &RunFolder) -> Outcome<String> {
         let log = if run.log().is_file() { log::read(&run.log())? } else { Vec::new() };
         let recipe = folder::read_text(&run.recipe())?;
+        let shown = self.shown()?;
+        let [examples, best, worst] = &shown.each_ref().map(|seen| exhibits(seen));
         let page = Page {
             title: &run.name(),
             report: &self.report,
@@ -95,7 +111,9 @@ impl Evaluation {
             recipe: &recipe,
             facts: &self.facts(&log),
             skipped: &self.skipped,
-            exhibits: &self.exhibits(),
+            examples,
+            best,
+            worst,
         };
         Ok(page.render())
     }
@@ -120,17 +138,22 @@ impl Evaluation {
 
     fn write_sheets(&self, run: &RunFolder) -> Outcome {
         files::make_folder(&run.sheets())?;
-        let exhibits = self.exhibits();
-        let mut ranked = exhibits.clone();
-        ranked.sort_by(|a, b| a.ged.unwrap_or(0.0).total_cmp(&b.ged.unwrap_or(0.0)));
-        let count = exhibits.len().min(ON_A_SHEET);
-        let worst: Vec<_> = ranked.iter().rev().take(count).copied().collect();
-        let examples = spread(&exhibits, count);
-        for (name, shown) in [("examples", &examples[..]), ("best", &ranked[..count]), ("worst", &worst)] {
-            folder::write(&run.sheet(name), &png(&sheet(shown)))?;
+        for (name, seen) in ["examples", "best", "worst"].into_iter().zip(&self.shown()?) {
+            folder::write(&run.sheet(name), &png(&sheet(&exhibits(seen))))?;
         }
         Ok(())
     }
+}
+
+/// A case that is shown, with what the model says of it.
+struct Seen {
+    case: Arc<Case>,
+    prediction: Prediction,
+    ged: Option<f64>,
+}
+
+fn exhibits(seen: &[Seen]) -> Vec<Exhibit<'_>> {
+    seen.iter().map(|one| Exhibit { ged: one.ged, ..Exhibit::new(&one.case, &one.prediction) }).collect()
 }
 
 /// What a verdict asks of a training's log.

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use multivalued::Recipe;
 use multivalued::mixture::Members;
-use multivalued::{Recipe, Splits};
 use multivalued_data::files;
 use multivalued_engine::Device;
 
@@ -13,6 +13,7 @@ use super::cases::Cases;
 use super::difference::changes;
 use super::evaluation::Evaluation;
 use super::model::RunModel;
+use super::reader::Reader;
 use crate::command::train::{RecipeText, conclude, trained_and_scored};
 use crate::exit::{Failure, Outcome};
 use crate::folder;
@@ -25,10 +26,11 @@ pub fn cross_validated(
     recipe: &RecipeText,
     device: &Device,
     save_every: Duration,
+    reader: &Reader,
 ) -> Outcome<Evaluation> {
     let _lock = run.lock()?;
     // Too few groups are told before anything is written.
-    let hash = Splits::load(&recipe.recipe.data)?.hash;
+    let hash = reader.splits(&recipe.recipe.data)?.hash;
     folder::write(&run.recipe(), recipe.text.as_bytes())?;
     let count = recipe.recipe.data.folds;
     let folds: Vec<RunFolder> = (1..=count).map(|fold| run.fold(fold)).collect();
@@ -41,13 +43,15 @@ pub fn cross_validated(
         }
         complain(&format!("fold {fold} of {count}"));
         let scored =
-            trained_and_scored(own, &recipe, device, save_every).map_err(|failure| match failure {
-                Failure::Interrupted(_) => Failure::Interrupted(format!(
-                    "{}: saved in fold {fold} of {count}; go on with --resume --out {0}",
-                    run.path().display()
-                )),
-                other => other,
-            })?;
+            trained_and_scored(own, &recipe, device, save_every, reader).map_err(
+                |failure| match failure {
+                    Failure::Interrupted(_) => Failure::Interrupted(format!(
+                        "{}: saved in fold {fold} of {count}; go on with --resume --out {0}",
+                        run.path().display()
+                    )),
+                    other => other,
+                },
+            )?;
         if let Some(Evaluation { report, .. }) = scored {
             let (cases, ged) = (report.summary.cases, report.summary.scores.ged_limit);
             say(&format!("fold {fold} of {count}: GED {ged:.4} on {cases} cases"))?;
@@ -56,7 +60,7 @@ pub fn cross_validated(
     let names = folds.iter().map(RunFolder::name).collect();
     folder::write(&run.mixture(), Members::new(names, Some(hash)).to_json().as_bytes())?;
     let model = RunModel::of_run(run, device)?;
-    let evaluation = Evaluation::of(&model, Cases::of_run(run)?, None)?.judged(run, &folds, None)?;
+    let evaluation = Evaluation::of(&model, Cases::of_run(run, reader)?, None)?.judged(run, &folds, None)?;
     evaluation.publish(run)?;
     conclude(run, evaluation)
 }

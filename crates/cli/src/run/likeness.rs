@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn slices_are_counted_and_a_missing_fingerprint_says_nothing() {
         let cases = Task::new(TaskName::Raters, 32, 1).unwrap().generate("train", 20);
-        let fingerprint = Fingerprint::of(&cases);
+        let fingerprint = Fingerprint::of(&cases[..].into()).unwrap();
         let large = Image::new(96, 96, 1, vec![0.5; 96 * 96]);
         let mut warnings = Warnings::default();
         for image in [&cases[0].image, &large, &large] {

@@ -13,6 +13,7 @@ pub mod levels;
 pub mod likeness;
 pub mod model;
 pub mod progress;
+pub mod reader;
 pub mod training;
 
 use std::fs::{File, TryLockError};

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use multivalued::train::checkpoint;
 use multivalued::{Mixture, Predictor, Recipe, Splits, mixture, shipped};
-use multivalued_data::dataset::Roster;
-use multivalued_data::{Case, Image, Prediction};
+use multivalued_data::{CaseList, Image, Prediction, Predictions};
 use multivalued_engine::Device;
 
 use super::RunFolder;
@@ -105,7 +104,7 @@ impl RunModel {
     }
 
     /// The same for the cases of a part: those of a cross-validation each by the model that did not see it.
-    pub fn predict_part(&self, of: &Cases, part: &[Case]) -> Outcome<Vec<Prediction>> {
+    pub fn predict_part(&self, of: &Cases, part: &CaseList) -> Outcome<Predictions> {
         match of.by_fold {
             true => self.predict_by_fold(part),
             false => self.predict_cases(part),
@@ -113,12 +112,14 @@ impl RunModel {
     }
 
     /// The same for cases.
-    pub fn predict_cases(&self, cases: &[Case]) -> Outcome<Vec<Prediction>> {
-        let images: Vec<&Image> = cases.iter().map(|case| &case.image).collect();
-        self.predict(CASES, &images, Counting::new(images.len()))
+    pub fn predict_cases(&self, cases: &CaseList) -> Outcome<Predictions> {
+        let mut predictions = Predictions::default();
+        let predict = |images: &[&Image]| self.mixture.predict(images);
+        predict_each(predict, cases, &mut predictions, &mut Counting::new(cases.len()))?;
+        Ok(predictions)
     }
 
-    fn predict_by_fold(&self, cases: &[Case]) -> Outcome<Vec<Prediction>> {
+    fn predict_by_fold(&self, cases: &CaseList) -> Outcome<Predictions> {
         let members = self.mixture.members();
         let data = &self.recipe().data;
         if data.folds != members.len() {
@@ -127,20 +128,31 @@ impl RunModel {
                 format!("recipe.toml says {} folds, but there are {} models", data.folds, members.len()),
             ));
         }
-        let folds = Splits::folds(&Roster::of(cases), data)?;
-        let mut predicted: Vec<Option<Prediction>> = cases.iter().map(|_| None).collect();
+        let folds = Splits::folds(&cases.roster(), data)?;
+        let (mut predictions, mut places) = (Predictions::default(), Vec::new());
         let mut counting = Counting::new(cases.len());
-        let mut done = 0;
         for (fold, member) in (1..).zip(members) {
-            let own: Vec<usize> = (0..cases.len()).filter(|&at| folds[&cases[at].id] == fold).collect();
-            for some in own.chunks(BETWEEN_WORDS) {
-                let images: Vec<&Image> = some.iter().map(|&at| &cases[at].image).collect();
-                let said = member.predict(&images).map_err(|error| Failure::user(CASES, error))?;
-                some.iter().zip(said).for_each(|(&at, one)| predicted[at] = Some(one));
-                done += some.len();
-                counting.reached(done);
-            }
+            let own: Vec<usize> = (0..cases.len()).filter(|&at| folds[cases.id(at)] == fold).collect();
+            let some = cases.select(own.iter().copied());
+            predict_each(|images| member.predict(images), &some, &mut predictions, &mut counting)?;
+            places.extend(own);
         }
-        Ok(predicted.into_iter().map(|one| one.expect("every case is in a fold")).collect())
+        Ok(predictions.placed(&places))
     }
+}
+
+/// Adds what a model says of cases, a few of which are in memory at a time.
+fn predict_each(
+    predict: impl Fn(&[&Image]) -> multivalued::Result<Vec<Prediction>>,
+    cases: &CaseList,
+    predictions: &mut Predictions,
+    counting: &mut Counting,
+) -> Outcome {
+    for chunk in cases.chunks() {
+        let some = chunk.map(|at| cases.get(at)).collect::<Result<Vec<_>, _>>()?;
+        let images: Vec<&Image> = some.iter().map(|case| &case.image).collect();
+        predictions.extend(&predict(&images).map_err(|error| Failure::user(CASES, error))?);
+        counting.reached(predictions.len());
+    }
+    Ok(())
 }

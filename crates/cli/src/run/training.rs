@@ -16,6 +16,7 @@ use super::difference::changes;
 use super::interrupt::Interrupt;
 use super::model::RunModel;
 use super::progress::{Progress, clock};
+use super::reader::Reader;
 use super::{Lock, RunFolder};
 use crate::command::train::RecipeText;
 use crate::device;
@@ -42,17 +43,19 @@ pub struct Training<'a> {
     pub device: &'a Device,
     /// The least time between two checkpoints.
     pub save_every: Duration,
+    /// Who reads its data.
+    pub reader: &'a Reader,
 }
 
 impl Training<'_> {
     /// Trains to the end, from the last checkpoint where there is one.
     pub fn run(&self, lock: &Lock) -> Outcome {
         let recipe = &self.recipe.recipe;
-        let Splits { train, validation, hash, skipped, notes, .. } = Splits::load(&recipe.data)?;
+        let Splits { train, validation, hash, skipped, notes, .. } = self.reader.splits(&recipe.data)?;
         tell_notes(&notes);
         tell_skipped(&skipped);
-        let fingerprint = (!train.is_empty()).then(|| Fingerprint::of(&train));
-        let shown = validation.iter().take(SHOWN).cloned().collect::<Vec<_>>();
+        let fingerprint = (!train.is_empty()).then(|| Fingerprint::of(&train)).transpose()?;
+        let shown = validation.select(0..validation.len().min(SHOWN)).to_vec()?;
         let last = self.run.last();
         // A folder without a complete checkpoint is an error, not a reason to begin anew.
         let mut trainer = match checkpoint::exists(&last) || last.exists() {
@@ -284,7 +287,8 @@ mod tests {
         let lock = run.lock().unwrap();
         // As much memory as the networks take, and hardly more for a step.
         let started = Device::cpu();
-        let train = Splits::load(&recipe.data).unwrap().train;
+        let reader = Reader::new(None);
+        let train = reader.splits(&recipe.data).unwrap().train;
         drop(Trainer::new(&recipe, train, Vec::new(), &started).unwrap());
         let device = Device::cpu();
         if let Device::Cpu(cpu) = &device {
@@ -292,7 +296,7 @@ mod tests {
         }
         let save_every = Duration::from_secs(600);
         let recipe = RecipeText::from(recipe);
-        let training = Training { run: &run, recipe: &recipe, device: &device, save_every };
+        let training = Training { run: &run, recipe: &recipe, device: &device, save_every, reader: &reader };
         let ended = training.run(&lock);
         let told = matches!(&ended, Err(Failure::User(told)) if told.contains("out of memory"));
         assert!(told, "{ended:?}");

@@ -22,7 +22,7 @@ fn interrupted_run() -> Workplace {
 }
 
 /// Runs a script with the program as `$0`.
-fn script(place: &Workplace, interpreter: &[&str], script: &str) -> Option<Answer> {
+pub fn script(place: &Workplace, interpreter: &[&str], script: &str) -> Option<Answer> {
     let mut command = Command::new(interpreter[0]);
     command.args(&interpreter[1..]).args(["-c", script, env!("CARGO_BIN_EXE_multivalued")]);
     match command.current_dir(place.root()).output() {

@@ -2,12 +2,14 @@
 
 mod arguments;
 mod bad_files;
+mod caches;
 mod checkpoints;
 mod damage;
 mod datasets;
 mod documents;
 mod films;
 mod folds;
+mod forms;
 mod full_disk;
 mod interruption;
 mod links;

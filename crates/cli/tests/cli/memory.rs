@@ -43,16 +43,17 @@ fn watched(place: &Workplace, arguments: &[&str]) -> (Answer, Option<u64>) {
 }
 
 /// Runs the program with so many KiB of address space.
-fn limited(place: &Workplace, kibibytes: u64, arguments: &[&str]) -> Answer {
+pub fn limited(place: &Workplace, kibibytes: u64, arguments: &[&str]) -> Answer {
     let limit = format!("ulimit -v {kibibytes}; exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
     command.args(["-c", &limit, env!("CARGO_BIN_EXE_multivalued")]).args(arguments);
     command.env("RAYON_NUM_THREADS", "2").current_dir(place.root()).stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", place.path("user-caches"));
     Answer::of(arguments, &command.output().unwrap())
 }
 
 /// A data set of one volume and its mask, `FOLDER/manifest.jsonl`.
-fn data_set(place: &Workplace, folder: &str, size: [i16; 3]) {
+pub fn data_set(place: &Workplace, folder: &str, size: [i16; 3]) {
     let packed = volume(size);
     place.write(&format!("{folder}/image.nii.gz"), &packed);
     place.write(&format!("{folder}/mask.nii.gz"), &packed);

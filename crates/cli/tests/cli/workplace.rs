@@ -61,6 +61,8 @@ impl Workplace {
         let mut command = Command::new(env!("CARGO_BIN_EXE_multivalued"));
         command.args(arguments).current_dir(self.root()).stdin(Stdio::null());
         command.env_remove("RUST_BACKTRACE");
+        // What the program packs by itself must not be left in the user's own folder.
+        command.env("XDG_CACHE_HOME", self.path("user-caches"));
         command
     }
 

@@ -85,6 +85,17 @@ impl Slices {
         self.channels.iter().map(Samples::slice_bytes).sum()
     }
 
+    /// Refuses files that have other slices than when the data set was opened.
+    fn of_depth(&self, source: &Source) -> Result<()> {
+        match self.len() == source.depth {
+            true => Ok(()),
+            false => {
+                let size = self.channels[0].size;
+                Err(Error::file(&self.paths[0], format!("changed while it was read: now {size}")))
+            }
+        }
+    }
+
     /// Refuses slices that do not fit into memory all at once.
     fn claim_all(&self) -> Result<()> {
         claim(&self.paths[0], self.slice_bytes() * self.len() as u64).map(drop)
@@ -129,15 +140,21 @@ pub(super) fn visit(
     mut show: impl FnMut(usize, Part),
 ) -> Result<()> {
     let path = &source.images[0];
-    if slices.len() != source.depth {
-        let size = slices.channels[0].size;
-        return Err(Error::file(path, format!("changed while it was read: now {size}")));
-    }
+    slices.of_depth(source)?;
     for z in 0..source.depth {
         show(z, Part::Image(slices.image(z)?));
     }
     let Samples { size, geometry, .. } = { slices.channels }.swap_remove(0);
-    let image = Space { path, size, geometry: geometry.as_ref() };
+    visit_masks(source, Space { path, size, geometry: geometry.as_ref() }, rule, limits, &mut show)
+}
+
+fn visit_masks(
+    source: &Source,
+    image: Space,
+    rule: MaskRule,
+    limits: &Limits,
+    show: &mut impl FnMut(usize, Part),
+) -> Result<()> {
     let masks = |path: &Path, show: &mut dyn FnMut(usize, Mask)| {
         let samples = import::read(path, limits)?;
         same_space(Space::of(path, &samples), image)?;
@@ -150,6 +167,42 @@ pub(super) fn visit(
         masks(&mode.path, &mut |z, mask| show(z, Part::Truth(mask, mode)))?;
     }
     Ok(())
+}
+
+/// Reads a source and hands out its cases one after the other. Of a volume the image's samples and the bits of
+/// all masks are in memory, and one slice as f32.
+pub(super) fn each_case(
+    source: &Source,
+    rule: MaskRule,
+    limits: &Limits,
+    mut take: impl FnMut(Case) -> Result<()>,
+) -> Result<()> {
+    let slices = Slices::of(source, limits)?;
+    slices.of_depth(source)?;
+    let path = &source.images[0];
+    let Samples { size, geometry, .. } = &slices.channels[0];
+    let image = Space { path, size: *size, geometry: geometry.as_ref() };
+    let mut masks: Vec<(Vec<Annotation>, Vec<Mode>)> = vec![Default::default(); source.depth];
+    // All of them before the first case, since a volume with a faulty mask has none.
+    visit_masks(source, image, rule, limits, &mut |z, part| match part {
+        Part::Annotation(mask, label) => masks[z].0.push(annotation(mask, label)),
+        Part::Truth(mask, mode) => masks[z].1.push(Mode { mask, probability: mode.probability }),
+        Part::Image(_) => unreachable!("only masks are shown"),
+    })?;
+    for (z, (annotations, truth)) in masks.into_iter().enumerate() {
+        take(Case {
+            id: source.case_id(z),
+            group: source.group.clone(),
+            image: slices.image(z)?,
+            annotations,
+            truth: (!truth.is_empty()).then_some(truth),
+        })?;
+    }
+    Ok(())
+}
+
+fn annotation(mask: Mask, label: &Label) -> Annotation {
+    Annotation { mask, rater: label.rater.clone(), weight: label.weight }
 }
 
 /// How many slices an image's files have. A file of up to four slices whose mask has one holds channels.
@@ -196,7 +249,7 @@ fn add(case: &mut Option<Case>, source: &Source, z: usize, part: Part) {
             });
         }
         (Part::Annotation(mask, label), Some(case)) => {
-            case.annotations.push(Annotation { mask, rater: label.rater.clone(), weight: label.weight });
+            case.annotations.push(annotation(mask, label));
         }
         (Part::Truth(mask, mode), Some(case)) => {
             case.truth.get_or_insert_default().push(Mode { mask, probability: mode.probability });

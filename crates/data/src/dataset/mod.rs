@@ -6,11 +6,13 @@
 //! | [`Dataset`] | the cases of a folder or manifest, by their files |
 //! | [`Layout`] | how the files are arranged |
 //! | [`inspect`] | every fault and the counts of a data set, for `validate` |
-//! | [`Packed`] | cases in few bytes, in memory and as cache file |
+//! | [`Loaded`] | its cases, in memory or in a cache on disk, as [`Holding`] says |
+//! | [`Packed`] | a file of cases, read one by one |
 //! | [`Split`] | train, validation and test, or k folds, by group |
 
 mod case_folders;
 mod group;
+mod hold;
 mod image_folders;
 mod inspect;
 mod layout;
@@ -36,6 +38,7 @@ use rayon::prelude::*;
 use crate::import::{Limits, MaskRule};
 use crate::{Case, Error, Result};
 pub use group::GroupBy;
+pub use hold::{Cache, Holding, Listener, Loaded, Told};
 pub use inspect::{Inspection, inspect, inspect_showing};
 pub use layout::Layout;
 pub use load::{Slices, read_slices};
@@ -161,45 +164,6 @@ impl Dataset {
                 format!("{}; and {} more faults, which validate lists", problems[0], count - 1),
             )),
         }
-    }
-
-    /// Opens and reads a data set without the images that have a truncated, foreign or unsuitable file;
-    /// what was left out is told by file and reason. Faults of the data set as a whole (an image without
-    /// a mask, an id twice, a group in two splits) are errors here too.
-    pub fn load_sound(path: &Path, options: &Options) -> Result<(Self, Vec<Case>, Vec<String>)> {
-        let mut problems = Vec::new();
-        let mut dataset = Self::find(path, options, &mut problems)?;
-        let of_a_file = |fault: &Error| matches!(fault, Error::File { .. } | Error::Io { .. });
-        if let Some(at) = problems.iter().position(|fault| !of_a_file(fault)) {
-            return Err(problems.swap_remove(at));
-        }
-        let rule = dataset.mask_rule();
-        let loaded: Vec<Result<Vec<Case>>> =
-            dataset.sources.par_iter().map(|source| load::cases(source, rule, &dataset.limits)).collect();
-        let (mut sources, mut cases) = (Vec::new(), Vec::new());
-        for (source, loaded) in std::mem::take(&mut dataset.sources).into_iter().zip(loaded) {
-            match loaded {
-                Ok(loaded) => {
-                    cases.extend(loaded);
-                    sources.push(source);
-                }
-                // A lack of memory is no fault of the file.
-                Err(fault @ Error::Memory { .. }) => return Err(fault),
-                Err(fault) => problems.push(fault),
-            }
-        }
-        let skipped = inspect::one_each(problems.iter().map(ToString::to_string));
-        if cases.is_empty() {
-            let first = skipped.first().map_or("", String::as_str);
-            return Err(Error::dataset(
-                path,
-                format!("no image of it can be used; the first fault: {first}"),
-            ));
-        }
-        load::same_channels(path, cases.iter().map(|case| (case.id.as_str(), case.image.channels())))?;
-        dataset.entries = entries(&sources);
-        dataset.sources = sources;
-        Ok((dataset, cases, skipped))
     }
 
     fn find(path: &Path, options: &Options, problems: &mut Vec<Error>) -> Result<Self> {

@@ -62,12 +62,12 @@ pub(super) fn encode(case: &Case) -> Vec<u8> {
     out
 }
 
-fn put_count(out: &mut Vec<u8>, count: usize) {
+pub(super) fn put_count(out: &mut Vec<u8>, count: usize) {
     let count = u32::try_from(count).expect("sizes and counts of a case fit 32 bits");
     out.extend(count.to_le_bytes());
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_count(out, text.len());
     out.extend(text.as_bytes());
 }
@@ -130,14 +130,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Case> {
     input.0.is_empty().then_some(Case { id, group, image, annotations, truth })
 }
 
-/// The id and group of a record.
-pub(super) fn names(bytes: &[u8]) -> Option<(String, String)> {
-    let mut input = Input(bytes);
-    Some((input.text()?, input.text()?))
-}
-
-/// What of a record is still to be read; every step fails where the bytes end.
-struct Input<'a>(&'a [u8]);
+/// What is still to be read; every step fails where the bytes end.
+pub(super) struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
@@ -158,12 +152,21 @@ impl<'a> Input<'a> {
         }
     }
 
-    fn count(&mut self) -> Option<usize> {
+    pub fn hash(&mut self) -> Option<blake3::Hash> {
+        self.take(blake3::OUT_LEN).and_then(|bytes| blake3::Hash::from_slice(bytes).ok())
+    }
+
+    pub fn long(&mut self) -> Option<u64> {
+        let bytes = self.take(8)?.as_chunks::<8>().0;
+        Some(u64::from_le_bytes(bytes[0]))
+    }
+
+    pub fn count(&mut self) -> Option<usize> {
         let bytes = self.take(4)?.as_chunks::<4>().0;
         Some(u32::from_le_bytes(bytes[0]) as usize)
     }
 
-    fn text(&mut self) -> Option<String> {
+    pub fn text(&mut self) -> Option<String> {
         let length = self.count()?;
         String::from_utf8(self.take(length)?.to_vec()).ok()
     }
@@ -231,7 +234,6 @@ mod tests {
             let back = decode(&bytes).unwrap();
             let bits = |case: &Case| case.image.pixels().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
             prop_assert_eq!(bits(&back), bits(&case));
-            prop_assert_eq!(names(&bytes), Some((case.id.clone(), case.group.clone())));
             prop_assert_eq!(back, case);
         }
 

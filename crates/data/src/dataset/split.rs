@@ -25,13 +25,15 @@ pub struct Roster {
 impl Roster {
     /// The roster of loaded cases.
     pub fn of(cases: &[Case]) -> Self {
-        let hashed = cases
-            .par_iter()
-            .map(|case| (case.id.clone(), case.group.clone(), blake3::hash(&record::encode(case))));
-        Self::new(hashed.collect())
+        Self::new(cases.par_iter().map(Self::member).collect())
     }
 
-    pub(super) fn new(mut members: Vec<(String, String, blake3::Hash)>) -> Self {
+    /// Id, group and the hash of all content of a case.
+    pub(crate) fn member(case: &Case) -> (String, String, blake3::Hash) {
+        (case.id.clone(), case.group.clone(), blake3::hash(&record::encode(case)))
+    }
+
+    pub(crate) fn new(mut members: Vec<(String, String, blake3::Hash)>) -> Self {
         let names = members.iter().map(|(id, group, _)| (id.clone(), group.clone())).collect();
         // By id, so that the order of listing does not matter.
         members.sort_by(|a, b| a.0.cmp(&b.0));

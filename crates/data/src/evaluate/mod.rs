@@ -20,7 +20,7 @@ use crate::metric::{
     matching, soft, truth,
 };
 use crate::report::{self, ImageRow, Larger, Measures, Reliability, Report};
-use crate::{Case, Error, Prediction, Result};
+use crate::{Case, CaseList, Error, Prediction, Result};
 
 pub use scores::{Details, PooledDetails, PooledScores, Scores, Summary, TruthScores};
 use sizes::Sizes;
@@ -45,6 +45,16 @@ impl Unit {
     pub fn of(cases: &[Case]) -> Self {
         let stated = |case: &Case| Self::stated(case).is_some();
         if cases.iter().all(stated) { Self::Millimetres } else { Self::Pixels }
+    }
+
+    /// The same for cases that may lie on disk. All are read only where all state it.
+    pub fn of_list(cases: &CaseList) -> Result<Self> {
+        for case in cases.iter() {
+            if Self::stated(&*case?).is_none() {
+                return Ok(Self::Pixels);
+            }
+        }
+        Ok(Self::Millimetres)
     }
 
     /// As tables and pages write it.

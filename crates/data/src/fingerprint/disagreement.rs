@@ -7,7 +7,6 @@
 use super::{Spread, share};
 use crate::metric::overlap::iou;
 use crate::{Case, Mask};
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// From this IoU on two annotations are the same answer, drawn twice.
@@ -48,12 +47,11 @@ struct Pair {
 }
 
 impl Disagreement {
-    /// Of cases that have several annotations.
-    pub(super) fn of(cases: &[&Case]) -> Self {
-        let all: Vec<Pairs> = cases.par_iter().map(|case| Pairs::of(case)).collect();
+    /// Of the pairs of all cases that have several annotations.
+    pub(super) fn of(all: &[&Pairs]) -> Self {
         let spread =
             |of: fn(&Pair) -> f32| Spread::of(all.iter().flat_map(|pairs| &pairs.marked).map(of).collect());
-        let sum = |of: fn(&Pairs) -> usize| all.iter().map(of).sum::<usize>();
+        let sum = |of: fn(&Pairs) -> usize| all.iter().map(|pairs| of(pairs)).sum::<usize>();
         Self {
             iou: spread(|pair| pair.iou),
             area_ratio: spread(|pair| pair.area_ratio),
@@ -66,14 +64,16 @@ impl Disagreement {
 }
 
 /// Whether all annotations of a case are equal.
-pub(super) fn is_unanimous(case: &Case) -> bool {
+fn is_unanimous(case: &Case) -> bool {
     let first = &case.annotations[0].mask;
     case.annotations[1..].iter().all(|other| iou(first, &other.mask).is_ok_and(|iou| iou >= EQUAL))
 }
 
 /// The pairs of one case.
 #[derive(Default)]
-struct Pairs {
+pub(super) struct Pairs {
+    /// Whether all annotations are equal.
+    pub unanimous: bool,
     /// Those of which both mark something.
     marked: Vec<Pair>,
     /// Whether two annotations are the same.
@@ -85,9 +85,9 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn of(case: &Case) -> Self {
+    pub fn of(case: &Case) -> Self {
         let masks: Vec<&Mask> = case.annotations.iter().map(|annotation| &annotation.mask).collect();
-        let mut found = Self::default();
+        let mut found = Self { unanimous: is_unanimous(case), ..Self::default() };
         for (at, one) in masks.iter().enumerate() {
             for other in &masks[at + 1..] {
                 if found.count == PAIRS {

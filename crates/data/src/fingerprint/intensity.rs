@@ -1,8 +1,7 @@
 //! Values and sharpness of each channel.
 
 use super::Spread;
-use crate::{Case, Image};
-use rayon::prelude::*;
+use crate::Image;
 use serde::{Deserialize, Serialize};
 
 /// How the values of one channel are distributed over the images of a data set.
@@ -87,14 +86,13 @@ impl ChannelOf {
     }
 }
 
-/// Every channel that all cases have.
-pub(super) fn channels(cases: &[&Case]) -> Vec<Channel> {
-    let count = cases.iter().map(|case| case.image.channels()).min().unwrap_or(0);
+/// Every channel that all images have; takes the channels of each image.
+pub(super) fn channels(images: &[&[ChannelOf]]) -> Vec<Channel> {
+    let count = images.iter().map(|channels| channels.len()).min().unwrap_or(0);
     (0..count)
         .map(|channel| {
-            let all: Vec<ChannelOf> =
-                cases.par_iter().map(|case| ChannelOf::new(&case.image, channel)).collect();
-            let spread = |of: fn(&ChannelOf) -> f32| Spread::of(all.iter().map(of).collect());
+            let all: Vec<&ChannelOf> = images.iter().map(|channels| &channels[channel]).collect();
+            let spread = |of: fn(&ChannelOf) -> f32| Spread::of(all.iter().map(|one| of(one)).collect());
             Channel {
                 min: spread(|c| c.min),
                 max: spread(|c| c.max),

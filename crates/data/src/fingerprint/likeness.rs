@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn fingerprint(task: TaskName, count: usize) -> Fingerprint {
-        Fingerprint::of(&Task::new(task, 64, 5).unwrap().generate("train", count))
+        Fingerprint::of(&Task::new(task, 64, 5).unwrap().generate("train", count).into()).unwrap()
     }
 
     fn aspects(found: &[Unlike]) -> Vec<&str> {
@@ -285,7 +285,7 @@ mod tests {
         let mut cases = Task::new(TaskName::Raters, 64, 5).unwrap().generate("train", 20);
         let spaced = |spacing: f32| Some(Geometry { spacing: [spacing, spacing, 1.0], affine: None });
         cases.iter_mut().for_each(|case| case.image.geometry = spaced(0.75));
-        let fingerprint = Fingerprint::of(&cases);
+        let fingerprint = Fingerprint::of(&cases[..].into()).unwrap();
         let mut image = cases[0].image.clone();
         image.geometry = spaced(2.0);
         let found = fingerprint.unlike(&image);

@@ -19,8 +19,9 @@ pub use intensity::{Channel, ChannelOf};
 pub use likeness::Unlike;
 pub use orientation::Orientation;
 
-use crate::Case;
-use rayon::prelude::*;
+use crate::{Case, CaseList, Error, Result};
+use disagreement::Pairs;
+use orientation::Directions;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,50 +104,42 @@ impl Fingerprint {
     pub const VERSION: u32 = 1;
 
     /// Measures cases; of many, every so-and-so-many-th pixel by pixel. Panics where there are none.
-    pub fn of(cases: &[Case]) -> Self {
+    pub fn of(cases: &CaseList) -> Result<Self> {
         assert!(!cases.is_empty(), "a fingerprint needs at least one case");
-        let measured: Vec<&Case> = cases.iter().step_by(cases.len().div_ceil(MEASURED)).collect();
-        let groups: BTreeSet<&str> = cases.iter().map(|case| case.group.as_str()).collect();
-        let spread = |of: &dyn Fn(&Case) -> f32| Spread::of(cases.iter().map(of).collect());
+        let step = cases.len().div_ceil(MEASURED);
+        let counted: Vec<Counted> =
+            cases.map(|at, case| Ok::<_, Error>(Counted::of(&case, at % step == 0)))?;
+        let measured: Vec<&Measured> = counted.iter().filter_map(|one| one.measured.as_ref()).collect();
+        let groups: BTreeSet<&str> = cases.groups().collect();
+        let spread =
+            |of: &dyn Fn(usize) -> usize| Spread::of((0..cases.len()).map(|at| of(at) as f32).collect());
         let mut raters = BTreeMap::new();
-        let (mut annotations, mut empty) = (0, 0);
-        for annotation in cases.iter().flat_map(|case| &case.annotations) {
-            annotations += 1;
-            empty += usize::from(annotation.mask.is_empty());
-            if let Some(rater) = &annotation.rater {
-                *raters.entry(rater.clone()).or_default() += 1;
-            }
+        for rater in counted.iter().flat_map(|one| &one.raters) {
+            *raters.entry(rater.clone()).or_default() += 1;
         }
-        let spacings: Vec<f32> =
-            cases.iter().filter_map(|case| Some(case.image.geometry.as_ref()?.spacing[0])).collect();
-        let diameters = measured.par_iter().flat_map_iter(|case| diameters(case)).collect();
-        let disputed: Vec<&Case> =
-            measured.iter().copied().filter(|case| case.annotations.len() > 1).collect();
-        let several = cases.iter().filter(|case| case.annotations.len() > 1).count();
-        let unanimous = disputed.par_iter().filter(|case| disagreement::is_unanimous(case)).count();
-        Self {
+        let sum = |of: fn(&Counted) -> usize| counted.iter().map(of).sum::<usize>();
+        let spacings: Vec<f32> = counted.iter().filter_map(|one| one.spacing).collect();
+        let disputed: Vec<&Pairs> = measured.iter().filter_map(|one| one.pairs.as_ref()).collect();
+        let unanimous = disputed.iter().filter(|pairs| pairs.unanimous).count();
+        let several = sum(|one| usize::from(one.annotations > 1));
+        Ok(Self {
             version: Self::VERSION,
             cases: cases.len(),
             groups: groups.len(),
-            classes: cases
-                .iter()
-                .flat_map(|case| &case.annotations)
-                .map(|a| a.mask.classes())
-                .max()
-                .unwrap_or(1),
-            width: spread(&|case| case.image.width() as f32),
-            height: spread(&|case| case.image.height() as f32),
+            classes: counted.iter().filter_map(|one| one.classes).max().unwrap_or(1),
+            width: spread(&|at| cases.size(at)[0]),
+            height: spread(&|at| cases.size(at)[1]),
             spacing: (!spacings.is_empty()).then(|| Spread::of(spacings)),
-            channels: intensity::channels(&measured),
-            annotations: spread(&|case| case.annotations.len() as f32),
+            channels: intensity::channels(&measured.iter().map(|one| &one.channels[..]).collect::<Vec<_>>()),
+            annotations: spread(&|at| counted[at].annotations),
             raters,
-            empty_share: share(empty, annotations),
+            empty_share: share(sum(|one| one.empty), sum(|one| one.annotations)),
             disputed_share: share(several, cases.len()),
             unanimous_share: share(unanimous, disputed.len()),
-            diameter: Spread::of(diameters),
+            diameter: Spread::of(measured.iter().flat_map(|one| &one.diameters).copied().collect()),
             disagreement: Disagreement::of(&disputed),
-            orientation: Orientation::of(&measured),
-        }
+            orientation: Orientation::of(&measured.iter().map(|one| &one.directions).collect::<Vec<_>>()),
+        })
     }
 
     /// The content of a file of it.
@@ -157,6 +150,48 @@ impl Fingerprint {
     /// Whether all images have one size.
     pub fn one_size(&self) -> bool {
         self.width.is_constant() && self.height.is_constant()
+    }
+}
+
+/// What one case adds.
+struct Counted {
+    spacing: Option<f32>,
+    /// The most of any annotation; none where there is none.
+    classes: Option<usize>,
+    annotations: usize,
+    empty: usize,
+    raters: Vec<String>,
+    measured: Option<Measured>,
+}
+
+/// What is measured pixel by pixel.
+struct Measured {
+    channels: Vec<ChannelOf>,
+    diameters: Vec<f32>,
+    /// Where there are several annotations.
+    pairs: Option<Pairs>,
+    directions: Directions,
+}
+
+impl Counted {
+    fn of(case: &Case, measured: bool) -> Self {
+        let annotations = &case.annotations;
+        let measure = || Measured {
+            channels: (0..case.image.channels())
+                .map(|channel| ChannelOf::new(&case.image, channel))
+                .collect(),
+            diameters: diameters(case),
+            pairs: (annotations.len() > 1).then(|| Pairs::of(case)),
+            directions: Directions::of(case),
+        };
+        Self {
+            spacing: case.image.geometry.as_ref().map(|geometry| geometry.spacing[0]),
+            classes: annotations.iter().map(|annotation| annotation.mask.classes()).max(),
+            annotations: annotations.len(),
+            empty: annotations.iter().filter(|annotation| annotation.mask.is_empty()).count(),
+            raters: annotations.iter().filter_map(|annotation| annotation.rater.clone()).collect(),
+            measured: measured.then(measure),
+        }
     }
 }
 
@@ -195,7 +230,7 @@ mod tests {
             case("b", "p", vec![annotation(0, "x"), annotation(2, "y")]),
             case("c", "q", vec![annotation(1, "x")]),
         ];
-        let found = Fingerprint::of(&cases);
+        let found = Fingerprint::of(&cases[..].into()).unwrap();
         assert_eq!((found.cases, found.groups, found.classes, found.channels.len()), (3, 2, 1, 2));
         assert_eq!(found.raters, BTreeMap::from([("x".into(), 3), ("y".into(), 2)]));
         assert!((found.empty_share - 0.2).abs() < 1e-6 && (found.disputed_share - 2.0 / 3.0).abs() < 1e-6);

@@ -9,7 +9,6 @@
 
 use super::disagreement::Region;
 use crate::{Case, Image};
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// Cases without which nothing can be said.
@@ -26,12 +25,26 @@ pub struct Orientation {
 }
 
 impl Orientation {
-    pub(super) fn of(cases: &[&Case]) -> Self {
-        let among: Vec<[f32; 2]> = cases.par_iter().filter_map(|case| within(case)).collect();
-        let bright: Vec<[f32; 2]> = cases.par_iter().map(|case| brightness_centre(&case.image)).collect();
-        let marked: Vec<[f32; 2]> = cases.par_iter().filter_map(|case| marked_centre(case)).collect();
+    /// Of what each case says.
+    pub(super) fn of(cases: &[&Directions]) -> Self {
+        let among: Vec<[f32; 2]> = cases.iter().filter_map(|case| case.within).collect();
+        let bright: Vec<[f32; 2]> = cases.iter().map(|case| case.bright).collect();
+        let marked: Vec<[f32; 2]> = cases.iter().filter_map(|case| case.marked).collect();
         let (bright, marked) = (strength(&bright), strength(&marked));
         Self { rule: strength(&among), scene: [0, 1].map(|axis: usize| f32::max(bright[axis], marked[axis])) }
+    }
+}
+
+/// What one case says of directions.
+pub(super) struct Directions {
+    within: Option<[f32; 2]>,
+    bright: [f32; 2],
+    marked: Option<[f32; 2]>,
+}
+
+impl Directions {
+    pub fn of(case: &Case) -> Self {
+        Self { within: within(case), bright: brightness_centre(&case.image), marked: marked_centre(case) }
     }
 }
 
@@ -144,8 +157,8 @@ mod tests {
     #[test]
     fn an_answer_that_is_cut_on_one_side_has_a_direction() {
         let [directed, random] = [true, false].map(|directed| {
-            let cases = cases(directed);
-            Orientation::of(&cases.iter().collect::<Vec<_>>())
+            let said: Vec<Directions> = cases(directed).iter().map(Directions::of).collect();
+            Orientation::of(&said.iter().collect::<Vec<_>>())
         });
         assert!(directed.rule[1] > 2.0 && directed.rule[0] < 0.5, "{directed:?}");
         assert!(random.rule[0] < 0.4 && random.rule[1] < 0.4, "{random:?}");

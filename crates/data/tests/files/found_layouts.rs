@@ -7,6 +7,7 @@ use multivalued_data::Case;
 use multivalued_data::dataset::{Dataset, Layout, Options, inspect};
 use multivalued_data::import::MaskRule;
 
+use crate::cache::cached;
 use crate::make;
 
 /// Opens and loads a data set that must be sound.
@@ -288,11 +289,12 @@ fn the_kind_of_masks_is_found_by_their_values() {
         let stated = Dataset::open(folder.path(), &options).unwrap();
         assert_eq!(stated.mask_rule(), MaskRule::Threshold(1.0));
         // A cache is the same whoever asks first.
-        let cache = folder.path().join("cases.cache");
-        let packed = dataset.load_cached(&cache).unwrap().cases().unwrap();
-        assert_eq!(packed, cases);
-        let again = Dataset::open(folder.path(), &Options::default()).unwrap().load_cached(&cache).unwrap();
-        assert_eq!(again.cases().unwrap(), cases);
+        let caches = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            let packed = cached(folder.path(), caches.path());
+            assert_eq!(packed.cases.to_vec().unwrap(), cases);
+            assert_eq!(packed.dataset.notes(), dataset.notes());
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use multivalued_data::dataset::{Dataset, Layout, Options, Roster, inspect};
 use multivalued_data::import::MaskRule;
 
+use crate::cache::cached;
 use crate::make;
 
 fn open(root: &Path) -> multivalued_data::Result<Dataset> {
@@ -226,11 +227,11 @@ fn a_manifest_may_know_the_truth() {
     assert_eq!((modes[0].mask.area(0), modes[1].mask.area(0), &json[1].truth), (1, 0, &None));
     assert_eq!(inspect(&root.join("m.jsonl"), &Options::default()).unwrap().cases_with_truth, 1);
     // Another probability makes a cache stale.
-    let cache = root.join("cases.cache");
-    open(&root.join("m.jsonl")).unwrap().load_cached(&cache).unwrap();
+    let caches = root.join("caches");
+    cached(&root.join("m.jsonl"), &caches);
     let changed = manifests[0].1.replace("0.75", "0.5").replace("0.25", "0.5");
-    let again = open(&write_manifest(root, "m.jsonl", &changed)).unwrap().load_cached(&cache).unwrap();
-    assert_eq!(again.case(0).unwrap().truth.unwrap()[0].probability, 0.5);
+    let again = cached(&write_manifest(root, "m.jsonl", &changed), &caches).cases;
+    assert_eq!(again.get(0).unwrap().truth.as_deref().unwrap()[0].probability, 0.5);
 }
 
 #[test]

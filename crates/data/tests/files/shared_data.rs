@@ -12,6 +12,7 @@ use multivalued_data::{Case, Mask, Prediction};
 use rayon::prelude::*;
 
 use crate::archive::{sixteen_outputs, unpacked};
+use crate::cache::cached;
 
 /// The mask areas that a LIDC archive states for each slice.
 fn stated_areas(index: &Path) -> BTreeMap<String, Vec<usize>> {
@@ -32,17 +33,17 @@ fn lidc(archives: &[&str], patients: usize, slices: usize) -> Option<Vec<Case>> 
     let start = Instant::now();
     let dataset = Dataset::open(folder.path(), &Options::default()).unwrap();
     assert_eq!((dataset.layout(), dataset.len()), (Layout::LidcSlices, slices));
-    let cache = folder.path().join("cases.cache");
-    let first = dataset.load_cached(&cache).unwrap();
+    let caches = tempfile::tempdir().unwrap();
+    let first = cached(folder.path(), caches.path()).cases;
     eprintln!("{archives:?}: first load in {:.2?}", start.elapsed());
     let start = Instant::now();
     let dataset = Dataset::open(folder.path(), &Options::default()).unwrap();
     let opened = start.elapsed();
-    let packed = dataset.load_cached(&cache).unwrap();
+    let packed = cached(folder.path(), caches.path()).cases;
     let read = start.elapsed();
-    let cases = packed.cases().unwrap();
+    let cases = packed.to_vec().unwrap();
     eprintln!("{archives:?}: second load in {:.2?} (open {opened:.2?}, cache {read:.2?})", start.elapsed());
-    assert_eq!(first.roster().unwrap(), packed.roster().unwrap());
+    assert_eq!(first.roster(), packed.roster());
 
     let stated: BTreeMap<_, _> =
         archives.iter().flat_map(|name| stated_areas(&folder.path().join(name).join("index.csv"))).collect();
@@ -59,7 +60,7 @@ fn lidc(archives: &[&str], patients: usize, slices: usize) -> Option<Vec<Case>> 
     for at in (0..dataset.len()).step_by(500) {
         assert_eq!(dataset.case(at).unwrap(), cases[at]);
     }
-    assert_eq!(Roster::of(&cases), packed.roster().unwrap());
+    assert_eq!(Roster::of(&cases), packed.roster());
     Some(cases)
 }
 

@@ -11,6 +11,7 @@ use multivalued_data::augment::{self, Placement};
 use multivalued_data::normalise::Normalisation;
 use multivalued_engine::{Cuda, Intensity, Pick, Rescale, ResidentImages, Tensor, Var};
 use rayon::prelude::*;
+use std::sync::Arc;
 
 /// The share of a GPU's free memory that training cases may take.
 const SHARE: usize = 4;
@@ -34,7 +35,7 @@ pub(super) struct Resident {
 
 impl Resident {
     /// Copies cases of one size to a GPU, where they fit.
-    pub fn new(set: &TrainingSet, cases: &[Case], cuda: &Cuda) -> Result<Option<Self>> {
+    pub fn new(set: &TrainingSet, cases: &[Arc<Case>], cuda: &Cuda) -> Result<Option<Self>> {
         let (width, height) = (cases[0].image.width(), cases[0].image.height());
         let (channels, outputs) = (set.recipe.model.input_channels, set.recipe.model.output_channels());
         let annotations: Vec<Annotations> =
@@ -50,7 +51,7 @@ impl Resident {
             Normalisation::Range { low, high } => Rescale::Range { low, high },
             Normalisation::ZScore => Rescale::ZScore,
         });
-        let values = |case: &Case| {
+        let values = |case: &Arc<Case>| {
             if rescale.is_some() {
                 return interleaved(&case.image);
             }

@@ -13,7 +13,7 @@ mod text;
 
 use crate::recipe::{ModelRecipe, Recipe, TrainRecipe};
 use crate::{Result, Trainer};
-use multivalued_data::Case;
+use multivalued_data::CaseList;
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_engine::Device;
 use std::time::Instant;
@@ -153,7 +153,7 @@ impl Plan {
 
     /// Scales the plan to a time in minutes: network and batch are the largest with which the training can see
     /// enough images in that time, by steps that are timed on the device.
-    pub fn fit(&mut self, minutes: f64, cases: &[Case], device: &Device) -> Result<()> {
+    pub fn fit(&mut self, minutes: f64, cases: &CaseList, device: &Device) -> Result<()> {
         let seconds = 60.0 * minutes * (1.0 - FOR_VALIDATION);
         let wanted = (PASSES * self.training_cases).clamp(FEWEST_IMAGES, MOST_IMAGES) as f64;
         let sizes = match self.network_is_given {
@@ -213,19 +213,19 @@ impl Plan {
     }
 
     /// Times a few steps, so that the plan can say how long it takes.
-    pub fn measure(&mut self, cases: &[Case], device: &Device) -> Result<()> {
+    pub fn measure(&mut self, cases: &CaseList, device: &Device) -> Result<()> {
         self.seconds_per_step = Some(self.time(cases, device)?);
         Ok(())
     }
 
     /// Seconds of one step of the recipe on a device: the median of a few.
-    fn time(&self, cases: &[Case], device: &Device) -> Result<f64> {
+    fn time(&self, cases: &CaseList, device: &Device) -> Result<f64> {
         let mut recipe = self.recipe.clone();
         recipe.train.steps = 1_000_000;
         // The dearest part of a training: the energy score counts.
         recipe.loss.energy_from = 0.0;
         recipe.assignment.anneal_until = 0.0;
-        let some: Vec<Case> = cases.iter().take(recipe.train.batch.max(8)).cloned().collect();
+        let some = cases.select(0..cases.len().min(recipe.train.batch.max(8))).to_vec()?;
         recipe.train.batch = recipe.train.batch.min(some.len());
         let scale = self.recipe.train.batch as f64 / recipe.train.batch as f64;
         let mut trainer = Trainer::new(&recipe, some, Vec::new(), device)?;

@@ -308,7 +308,8 @@ mod tests {
     use multivalued_data::synthetic::Task;
 
     fn fingerprint(task: &str, size: usize, count: usize) -> Fingerprint {
-        Fingerprint::of(&Task::new(task.parse().unwrap(), size, 3).unwrap().generate("train", count))
+        Fingerprint::of(&Task::new(task.parse().unwrap(), size, 3).unwrap().generate("train", count).into())
+            .unwrap()
     }
 
     #[test]

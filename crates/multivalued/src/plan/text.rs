@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_text_is_the_recipe_and_names_every_reason() {
         let cases = Task::new("raters".parse().unwrap(), 48, 1).unwrap().generate("train", 40);
-        let plan = Plan::new(&Fingerprint::of(&cases), 30, 10, false);
+        let plan = Plan::new(&Fingerprint::of(&cases[..].into()).unwrap(), 30, 10, false);
         let text = plan.to_toml();
         assert_eq!(Recipe::parse(&text, "plan").unwrap(), plan.recipe);
         for choice in plan.choices() {

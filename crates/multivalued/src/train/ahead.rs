@@ -1,35 +1,43 @@
-//! Prepares the next batch on this machine's processor, and copies it to a GPU, while the GPU computes with
-//! the present one.
+//! Prepares the next batch while the present one is computed with: for a GPU the processor prepares and copies it,
+//! for the processor a thread reads its cases where they are on disk.
 
 use crate::Result;
 use crate::batch::{Batch, Sent, TrainingSet};
+use multivalued_data::Case;
 use multivalued_engine::{Device, Stage};
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+/// A step, and what a thread does for it.
+type Ahead<T> = (u64, JoinHandle<Result<T>>);
+
 /// The batches of a training set, one after the other.
 pub(super) struct Batches {
     set: Arc<TrainingSet>,
     /// The step whose batch is being prepared and sent.
-    ahead: Option<(u64, JoinHandle<Result<Sent>>)>,
+    ahead: Option<Ahead<Sent>>,
+    /// The step whose cases are being read.
+    reading: Option<Ahead<Vec<Arc<Case>>>>,
     /// The stage that brought the present batch; the other one is ahead.
     free: Option<Stage>,
 }
 
 impl Batches {
     pub fn new(set: TrainingSet) -> Self {
-        Self { set: Arc::new(set), ahead: None, free: None }
+        Self { set: Arc::new(set), ahead: None, reading: None, free: None }
     }
 
     pub fn set(&self) -> &TrainingSet {
         &self.set
     }
 
-    /// The batch of a step. Only where the processor has nothing else to do is the next one begun.
+    /// The batch of a step. Only where the processor has nothing else to do, or would wait for the disk, is the
+    /// next one begun.
     pub fn take(&mut self, step: u64, device: &Device) -> Result<Batch> {
         let cuda = match device {
             Device::Cuda(cuda) if !self.set.is_resident() => cuda,
+            Device::Cpu(_) if self.set.is_on_disk() => return self.take_read(step, device),
             _ => return self.set.batch(step, device),
         };
         // What was prepared for another step, before an error, is of no use; but its copy must be at its end.
@@ -46,6 +54,17 @@ impl Batches {
         let (batch, stage) = sent.received();
         self.free = Some(stage);
         Ok(batch)
+    }
+
+    /// The batch of a step whose cases are on disk, and begins to read those of the next one.
+    fn take_read(&mut self, step: u64, device: &Device) -> Result<Batch> {
+        let cases = match self.reading.take() {
+            Some((read, job)) if read == step => job.join().unwrap_or_else(|panic| resume_unwind(panic))?,
+            _ => self.set.read(step)?,
+        };
+        let (set, next) = (self.set.clone(), step + 1);
+        self.reading = Some((next, std::thread::spawn(move || set.read(next))));
+        Ok(self.set.host_batch_of(step, &cases)?.on(device))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::error::caught;
 use crate::network::Network;
 use crate::recipe::Recipe;
 use crate::{Error, Predictor, Result};
-use multivalued_data::{Case, files};
+use multivalued_data::{CaseList, files};
 use multivalued_engine::{Device, Parameters};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -287,7 +287,8 @@ impl Trainer {
         if !self.recipe.predict.calibrate || self.validation.is_empty() {
             return Ok(None);
         }
-        let cases = spread(&self.validation, MOST_CALIBRATION_CASES);
+        let step = self.validation.len().div_ceil(MOST_CALIBRATION_CASES).max(1);
+        let cases = self.validation.select((0..self.validation.len()).step_by(step));
         let predictor = Predictor::open(folder, self.network.device())?.calibrated(&cases)?;
         let model = caught(|| Ok(predictor.network().parameters().to_safetensors(HashMap::new())))?;
         write(folder, &[(MODEL, model)], predictor.recipe(), None)?;
@@ -297,18 +298,19 @@ impl Trainer {
     /// Goes on from a checkpoint, exactly where it was saved. The cases must be those it was trained on.
     pub fn resume(
         folder: &Path,
-        train: Vec<Case>,
-        validation: Vec<Case>,
+        train: impl Into<CaseList>,
+        validation: impl Into<CaseList>,
         data: &str,
         device: &Device,
     ) -> Result<Self> {
+        let (train, validation) = (train.into(), validation.into());
         caught(|| Self::resume_from(folder, train, validation, data, device))
     }
 
     fn resume_from(
         folder: &Path,
-        train: Vec<Case>,
-        validation: Vec<Case>,
+        train: CaseList,
+        validation: CaseList,
         data: &str,
         device: &Device,
     ) -> Result<Self> {
@@ -410,12 +412,6 @@ impl Predictor {
         opened.load(name, &mut network)?;
         Ok(Self::new(network, recipe))
     }
-}
-
-/// At most so many of some cases, evenly spread.
-fn spread(cases: &[Case], most: usize) -> Vec<Case> {
-    let step = cases.len().div_ceil(most).max(1);
-    cases.iter().step_by(step).cloned().collect()
 }
 
 /// The recipe a checkpoint was made by.

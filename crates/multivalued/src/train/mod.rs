@@ -25,16 +25,15 @@ use crate::model::mean_inner_product;
 use crate::network::Network;
 use crate::predict::{Predictor, predict_cases};
 use crate::recipe::Recipe;
-use crate::temperature::Temperature;
+use crate::temperature::{Fit, Temperature};
 use crate::{Error, Result};
 use ahead::Batches;
 use census::Census;
 use log::EpochSums;
-use multivalued_data::Case;
-use multivalued_data::evaluate::{Settings, evaluate};
+use multivalued_data::evaluate::{Settings, score, summarise};
 use multivalued_data::report::Report;
+use multivalued_data::{CaseList, Predictions};
 use multivalued_engine::{Adam, AdamOptions, Device, Group, Parameters, Tensor};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Steps in a row whose loss may fail to be finite before training stops.
@@ -48,7 +47,7 @@ pub struct Trainer {
     /// Averaged values of the trained parameters, by parameter; none where the recipe wants none.
     average: Vec<Option<Tensor>>,
     batches: Batches,
-    validation: Arc<Vec<Case>>,
+    validation: CaseList,
     step: u64,
     /// Training time before the last resumption, and when this part began.
     seconds_before: f64,
@@ -80,21 +79,26 @@ pub struct StepLog {
 
 impl Trainer {
     /// A training at its start. The recipe is validated first.
-    pub fn new(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
+    pub fn new(
+        recipe: &Recipe,
+        train: impl Into<CaseList>,
+        validation: impl Into<CaseList>,
+        device: &Device,
+    ) -> Result<Self> {
+        let (train, validation) = (train.into(), validation.into());
         caught(|| Self::begin(recipe, train, validation, device))
     }
 
-    fn begin(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
+    fn begin(recipe: &Recipe, train: CaseList, validation: CaseList, device: &Device) -> Result<Self> {
         recipe.validate()?;
-        if let (Device::Cpu(_), Some(first)) = (device, train.first()) {
-            let size = recipe.augment.crop.unwrap_or([first.image.width(), first.image.height()]);
-            recipe.check_training(train.len(), size)?;
+        if let (Device::Cpu(_), false) = (device, train.is_empty()) {
+            let [width, height, _] = train.size(0);
+            recipe.check_training(train.len(), recipe.augment.crop.unwrap_or([width, height]))?;
         }
-        for case in &validation {
-            if let Some(fault) = case.image.fault() {
-                return Err(Error::Data(multivalued_data::Error::mismatch(&case.id, fault)));
-            }
-        }
+        validation.map(|_, case| match case.image.fault() {
+            Some(fault) => Err(Error::Data(multivalued_data::Error::mismatch(&case.id, fault))),
+            None => Ok(()),
+        })?;
         let set = TrainingSet::new(train, recipe, device)?;
         let (epochs, warmup) = (recipe.train.epochs, recipe.train.warmup_steps);
         if epochs > 0 && epochs * set.steps_per_epoch() < warmup {
@@ -131,7 +135,7 @@ impl Trainer {
             adam,
             average,
             batches: Batches::new(set),
-            validation: Arc::new(validation),
+            validation,
             step: 0,
             seconds_before: 0.0,
             started: Instant::now(),
@@ -342,14 +346,24 @@ impl Trainer {
         let cases = self.validation.clone();
         let mut recipe = self.recipe.clone();
         recipe.predict.views = 1;
-        let mut predictions =
-            self.with_averaged_weights(|network| predict_cases(network, &recipe, &cases))?;
-        if recipe.predict.calibrate {
-            let fitted = Temperature::fitted(&cases, &predictions);
-            predictions.iter_mut().for_each(|prediction| fitted.apply(prediction));
-        }
         let settings = Settings { resamples: 1, details: false, ..Settings::new("validation") };
-        Ok(evaluate(&cases, &predictions, &settings)?)
+        let (mut predictions, mut fit) = (Predictions::default(), Fit::default());
+        self.with_averaged_weights(|network| {
+            for chunk in cases.chunks() {
+                let some = chunk.map(|at| cases.get(at)).collect::<std::result::Result<Vec<_>, _>>()?;
+                let said = predict_cases(network, &recipe, &some)?;
+                fit.add(&some, &said);
+                predictions.extend(&said);
+            }
+            Ok::<_, Error>(())
+        })?;
+        let fitted = if recipe.predict.calibrate { fit.temperature() } else { Temperature::NEUTRAL };
+        let scores = cases.map(|at, case| {
+            let mut said = predictions.get(at);
+            fitted.apply(&mut said);
+            score(&case, &said, &settings)
+        })?;
+        Ok(summarise(&scores, &settings)?)
     }
 
     fn validate(&mut self) -> Result<Validation> {
