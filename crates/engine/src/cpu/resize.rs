@@ -2,15 +2,8 @@
 
 use super::elementwise::for_each_row;
 use super::simd::Isa;
-
-/// Where the pixel grids of input and output are laid on each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Corners {
-    /// The centres of the corner pixels coincide.
-    Aligned,
-    /// The outer edges of the corner pixels coincide (PyTorch's and OpenCV's default).
-    HalfPixel,
-}
+use crate::backend::ResizeShape;
+use crate::backend::shapes::Corners;
 
 /// For each output index, two input indices and the second one's weight.
 fn taps(from: usize, to: usize, corners: Corners) -> Vec<(usize, usize, f32)> {
@@ -39,16 +32,6 @@ fn reversed(from: usize, taps: &[(usize, usize, f32)]) -> Vec<Vec<(usize, f32)>>
         }
     }
     sources
-}
-
-/// Images [batch, height, width, channels] before and after.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ResizeShape {
-    pub batch: usize,
-    pub from: [usize; 2],
-    pub to: [usize; 2],
-    pub channels: usize,
-    pub corners: Corners,
 }
 
 pub(crate) fn forward(isa: Isa, shape: ResizeShape, x: &[f32], out: &mut [f32]) {

@@ -60,7 +60,7 @@ impl Cuda {
         match self.0 {}
     }
 
-    pub(crate) fn upload(&self, _: &[u8], _: u64) {
+    pub(super) fn copy_in(&self, _: &[u8], _: u64) {
         match self.0 {}
     }
 

@@ -1,8 +1,8 @@
 //! Images that stay on a GPU: a training set is copied there once, and each batch is gathered from it,
 //! moved and changed on the way, without a pixel crossing from the host.
 
-use super::ops::{arg, empty};
-use super::{Arg, Buffer, Cuda, Element, Grid};
+use super::tensors::arg;
+use super::{Arg, Buffer, Cuda, Grid};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
@@ -81,9 +81,7 @@ impl ResidentImages {
         let volume = Shape::from(shape).volume();
         assert_eq!(bytes.len(), volume * size, "values for images of shape {shape:?}");
         assert!(shape[1] > 0 && shape[2] > 0, "images of shape {shape:?} have no pixels to take");
-        let buffer = Buffer::new(cuda, bytes.len().div_ceil(4), Element::F32);
-        cuda.upload(bytes, buffer.pointer());
-        Self { buffer, shape, element }
+        Self { buffer: Buffer::upload(cuda, bytes), shape, element }
     }
 
     /// A batch of images of `[height, width]`: [picks, height, width, channels]. Flips, quarter turns and
@@ -98,8 +96,8 @@ impl ResidentImages {
                 [image.map_or(-1.0, |image| image as f64), x, y, a, b, c, d]
             })
             .collect();
-        let table = uploaded(cuda, bytemuck::cast_slice(&table));
-        let out = empty(cuda, [picks.len(), to_height, to_width, channels], Element::F32);
+        let table = Buffer::upload(cuda, bytemuck::cast_slice(&table));
+        let out = cuda.floats([picks.len(), to_height, to_width, channels]);
         let count = out.shape().volume();
         let mut args = vec![self.buffer.arg(), table.arg(), arg(&out)];
         args.extend([height, width, channels, to_height, to_width].map(Arg::size));
@@ -127,7 +125,7 @@ impl ResidentImages {
             })
             .collect();
         let cuda = self.buffer.cuda();
-        let table = uploaded(cuda, bytemuck::cast_slice(&table));
+        let table = Buffer::upload(cuda, bytemuck::cast_slice(&table));
         let (kind, low, high) = match rescale {
             Rescale::MinMax => (0, 0.0, 1.0),
             Rescale::Range { low, high } => (1, low, high),
@@ -139,11 +137,4 @@ impl ResidentImages {
         cuda.launch("adjust_images", grid, &args);
         out
     }
-}
-
-/// A kernel's table.
-fn uploaded(cuda: &Cuda, bytes: &[u8]) -> Buffer {
-    let buffer = Buffer::new(cuda, bytes.len().div_ceil(4), Element::F32);
-    cuda.upload(bytes, buffer.pointer());
-    buffer
 }

@@ -36,9 +36,11 @@ fn descend(
     let Losses { total, reconstruction, divergence } = losses;
     let total = total.into_tensor();
     let (reconstruction, divergence) = (reconstruction.into_tensor(), divergence.map(Var::into_tensor));
-    let mut read = vec![&total, &reconstruction];
+    let updated = adam.update(parameters, &gradients, rate, &total);
+    let mut read = vec![updated.norm(), &total, &reconstruction];
     read.extend(&divergence);
-    let (stepped, read) = adam.step_and_read(parameters, &gradients, rate, &total, &read);
+    let mut read = Tensor::to_vecs(&read);
+    let stepped = updated.finish(read.remove(0)[0]);
     let mut result = StepResult::without_codes(LossTerms {
         total: read[0][0],
         reconstruction: read[1][0],

@@ -125,12 +125,14 @@ pub(crate) fn step(
     let total = total.into_tensor();
     let terms = [reconstruction, cross_entropy].map(Var::into_tensor);
     let some_terms = [commitment, emptiness, overlap, energy].map(|term| term.map(Var::into_tensor));
-    let mut read = vec![&total, &h, &terms[0], &terms[1]];
-    read.extend(some_terms.iter().flatten());
     // All that a step is watched by is read with the norm, at its end: a GPU is waited for here, for the
     // assignment's distances, and for the codes' moving average where there is one.
     let rate = learning_rate(&recipe.train, step, progress);
-    let (stepped, read) = adam.step_and_read(&mut model.parameters, &gradients, rate, &total, &read);
+    let updated = adam.update(&mut model.parameters, &gradients, rate, &total);
+    let mut read = vec![updated.norm(), &total, &h, &terms[0], &terms[1]];
+    read.extend(some_terms.iter().flatten());
+    let mut read = Tensor::to_vecs(&read);
+    let stepped = updated.finish(read.remove(0)[0]);
     drop(gradients);
     let h_norm = mean_length(&read[1], h.shape().last());
     let mut some_read = read[4..].iter();

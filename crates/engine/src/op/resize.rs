@@ -5,9 +5,12 @@
 //! y[i] = (1 − w) · x[⌊position⌋] + w · x[⌊position⌋ + 1]       w = position − ⌊position⌋, per axis
 //! ```
 
-use crate::cpu::resize::{self, Corners, ResizeShape};
-use crate::cuda::ops as gpu;
+use super::Operation;
+use crate::backend::shapes::Corners;
+use crate::backend::{Element, ResizeShape};
 use crate::tape::Var;
+use crate::tape::flow::Flow;
+use crate::tensor::Tensor;
 
 impl Var {
     /// Bilinear resizing.
@@ -25,16 +28,22 @@ impl Var {
             return self.clone();
         }
         let shape = ResizeShape { batch, from: [h, w], to: [height, width], channels, corners };
-        if self.tensor().on_gpu().is_some() {
-            return gpu::resize::bilinear(self, shape);
-        }
-        let isa = self.tensor().isa();
-        let out = self
-            .tensor()
-            .filled([batch, height, width, channels], |out| resize::forward(isa, shape, self.values(), out));
-        let (to_x, x_shape) = (self.target(), self.shape());
-        Self::record(&[self], out, move |dy, flow| {
-            flow.add(to_x, || dy.filled(x_shape, |dx| resize::backward(isa, shape, dy.values(), dx)));
-        })
+        let out = self.backend().resize(shape, self.tensor());
+        Self::record(&[self], out, Resize { shape, given: self.tensor().element() })
+    }
+}
+
+pub(crate) struct Resize {
+    shape: ResizeShape,
+    given: Element,
+}
+
+impl Operation for Resize {
+    fn name(&self) -> String {
+        "resize".into()
+    }
+
+    fn backward(self, dy: Tensor, flow: &mut Flow) {
+        flow.add(0, |backend| backend.resize_backward(self.shape, &backend.cast(dy, self.given)));
     }
 }
