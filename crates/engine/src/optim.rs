@@ -94,7 +94,7 @@ impl Adam {
     }
 
     /// As [`step`](Self::step), without waiting; where the loss is not finite, nothing moves, either. What became of
-    /// it is known when the norm is read, together with whatever else is to be read.
+    /// it is known when the norm is read, and other tensors may be read with it.
     pub fn update(
         &mut self,
         parameters: &mut Parameters,

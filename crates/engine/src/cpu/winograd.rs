@@ -52,22 +52,22 @@ fn position_stride(count: usize, channels: usize) -> usize {
 #[derive(Clone, Copy)]
 struct Tiles {
     shape: ConvShape,
-    across: usize,
-    down: usize,
+    per_row: usize,
+    rows: usize,
     count: usize,
 }
 
 impl Tiles {
     fn new(shape: ConvShape) -> Self {
-        let (across, down) = (shape.width.div_ceil(2), shape.height.div_ceil(2));
-        Self { shape, across, down, count: shape.batch * across * down }
+        let (per_row, rows) = (shape.width.div_ceil(2), shape.height.div_ceil(2));
+        Self { shape, per_row, rows, count: shape.batch * per_row * rows }
     }
 
     /// Image, and the tile's first output row and column.
     #[inline(always)]
     fn place(self, tile: usize) -> (usize, usize, usize) {
-        let (row, column) = (tile / self.across, tile % self.across);
-        (row / self.down, row % self.down * 2, column * 2)
+        let (row, column) = (tile / self.per_row, tile % self.per_row);
+        (row / self.rows, row % self.rows * 2, column * 2)
     }
 
     /// Tiles per block for `values` transformed values a tile: whole register blocks, and no more

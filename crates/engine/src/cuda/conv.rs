@@ -203,7 +203,7 @@ impl Cuda {
             let [_, _, inputs, outputs] = weight.shape().image("a convolution's weight");
             let mut args = vec![held.arg(), out.arg(), Arg::size(inputs), Arg::size(outputs)];
             args.extend([Arg::flag(swapped), Arg::size(held.len())]);
-            let kernel = format!("weight_twin<{}>", self.precision().name());
+            let kernel = format!("cast_weights<{}>", self.precision().name());
             self.launch(&kernel, Grid::blocks(held.len().div_ceil(256), 1, 1), &args);
             out
         })
@@ -229,8 +229,8 @@ mod tests {
         }
         let paper = |size| {
             let shape = ConvShape { batch: 1, height: size, width: size, inputs: 8, outputs: 8, kernel: 3 };
-            let [down, across] = shape.tiling(TILE).tiles;
-            (size * size) as f64 / (down * across * TILE.tile) as f64
+            let [rows, columns] = shape.tiling(TILE).tiles;
+            (size * size) as f64 / (rows * columns * TILE.tile) as f64
         };
         assert!([160, 80, 40, 20].iter().all(|&size| paper(size) > 0.75), "share of a tile that is used");
     }

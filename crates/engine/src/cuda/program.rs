@@ -99,7 +99,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
         source(
             "conv_weight.cu",
             &[PRELUDE, TENSOR_CORE, conv_weight],
-            vec![weights(1), vec![format!("weight_twin<{p}>")]],
+            vec![weights(1), vec![format!("cast_weights<{p}>")]],
         ),
         source(
             "elementwise.cu",

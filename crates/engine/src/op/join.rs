@@ -1,4 +1,4 @@
-//! Putting tensors together and taking them apart: channel concat, chosen rows, other shapes.
+//! Channel concat, chosen rows, other shapes.
 
 use super::Operation;
 use crate::backend::Element;
