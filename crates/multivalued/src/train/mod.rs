@@ -1,6 +1,7 @@
 //! Training: steps, epochs, their diagnostics, and the averaged weights that prediction uses.
 
 mod ahead;
+mod assign;
 mod census;
 pub mod checkpoint;
 #[cfg(test)]
@@ -10,14 +11,18 @@ mod failure;
 #[cfg(test)]
 mod invariants;
 mod log;
+mod reading;
 #[cfg(test)]
 mod resume;
 pub(crate) mod schedule;
 mod step;
+mod terms;
 
 pub use log::{CodeUse, EpochLog, Validation};
-pub use step::LossTerms;
-pub(crate) use step::{StepResult, step};
+pub(crate) use reading::{StepResult, update_and_read};
+pub(crate) use step::{forward, step};
+pub use terms::LossTerms;
+pub(crate) use terms::Losses;
 
 use crate::batch::TrainingSet;
 use crate::error::caught;
@@ -33,7 +38,7 @@ use log::EpochSums;
 use multivalued_data::Case;
 use multivalued_data::evaluate::{Settings, evaluate};
 use multivalued_data::report::Report;
-use multivalued_engine::{Adam, AdamOptions, Device, Group, Parameters, Tensor};
+use multivalued_engine::{Adam, AdamOptions, Device, Group, Listed, Parameters, Tensor};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -226,6 +231,21 @@ impl Trainer {
     pub fn is_out_of_patience(&self) -> bool {
         let patience = self.recipe.train.patience;
         patience > 0 && self.validations_since_best >= patience
+    }
+
+    /// The operations of the next step as it would be at the training's end, when every term of the loss counts, with
+    /// what each took. Nothing moves.
+    pub fn operations(&mut self) -> Result<Vec<Listed>> {
+        caught(|| {
+            let Self { network, recipe, step, batches, .. } = self;
+            let batch = batches.take(*step, network.device())?;
+            // Twice: the first time fills caches and buffers.
+            let mut listed = Vec::new();
+            for _ in 0..2 {
+                listed = rayon::scope(|_| network.operations(recipe, &batch, *step, 1.0));
+            }
+            Ok(listed)
+        })
     }
 
     /// One step. A loss that is not finite changes nothing but is counted; three in a row are an error. Where
