@@ -36,6 +36,7 @@ mod op;
 pub mod optim;
 pub mod parameters;
 pub mod shape;
+mod stage;
 pub mod store;
 pub mod tape;
 pub mod tensor;
@@ -43,12 +44,13 @@ pub mod tensor;
 pub use backend::shapes::Corners;
 pub use cpu::{Cpu, Isa};
 pub use cuda::{
-    Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, Stage, catching,
+    Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, catching,
 };
 pub use op::BatchStatistics;
 pub use optim::{Adam, AdamOptions, Group, Stepped, Updated};
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use shape::Shape;
+pub use stage::Stage;
 pub use tape::listing::Listed;
 pub use tape::{Gradients, Tape, Var};
 pub use tensor::{Device, Tensor};

@@ -61,6 +61,19 @@ impl Device {
         self.backend().peak_bytes()
     }
 
+    /// Whether it computes beside this machine's processor, which can prepare what comes next meanwhile.
+    pub fn computes_beside(&self) -> bool {
+        matches!(self, Self::Cuda(_))
+    }
+
+    /// Bytes of the device's own memory that nobody holds; none for the processor, whose memory is the machine's.
+    pub fn free_bytes(&self) -> Option<usize> {
+        match self {
+            Self::Cpu(_) => None,
+            Self::Cuda(cuda) => Some(cuda.free_bytes()),
+        }
+    }
+
     /// Waits until all work given to the device is done, for those who time it.
     pub fn synchronise(&self) {
         self.backend().synchronise();

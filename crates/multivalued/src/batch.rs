@@ -74,7 +74,7 @@ pub(crate) struct HostBatch {
     frame: Frame,
 }
 
-/// A batch on its way to a GPU.
+/// A batch on its way to a device.
 pub(crate) struct Sent {
     stage: Stage,
     /// The images' shape.
@@ -181,8 +181,8 @@ impl TrainingSet {
             recipe: recipe.clone(),
         };
         let alike = cases.iter().all(|case| size(case) == size(first));
-        let resident = match device {
-            Device::Cuda(cuda) if alike => Resident::new(&set, &cases, cuda)?,
+        let resident = match device.free_bytes() {
+            Some(free) if alike => Resident::new(&set, &cases, device, free)?,
             _ => None,
         };
         set.held = match resident {
@@ -322,17 +322,10 @@ impl TrainingSet {
 impl HostBatch {
     /// The batch on a device.
     fn on(self, device: &Device) -> Batch {
-        if let Device::Cuda(cuda) = device {
-            return self.send(Stage::new(cuda)).received().0;
-        }
-        let annotations: Vec<f32> = self.annotations.iter().copied().map(f32::from).collect();
-        let images = Tensor::from_slice(device, self.image_shape(), &self.images);
-        let annotations = Tensor::from_slice(device, self.annotation_shape(), &annotations);
-        let areas = Tensor::from_slice(device, [self.areas.len()], &self.areas);
-        self.frame.with(images, annotations, areas)
+        self.send(Stage::new(device)).received().0
     }
 
-    /// Begins to copy it to a GPU.
+    /// Begins to send it to a device.
     pub fn send(self, mut stage: Stage) -> Sent {
         // Annotations as bytes: a quarter crosses.
         stage.send(&self.images, &self.annotations);

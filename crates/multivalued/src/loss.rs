@@ -43,7 +43,7 @@ pub(crate) fn masks(logits: &Var) -> Var {
 fn foreground_mask(device: &Device, pixels: usize, channels: usize) -> Tensor {
     let row: Vec<f32> = (0..channels).map(|channel| f32::from(channel > 0)).collect();
     let row = Var::constant(Tensor::from_slice(device, [1, channels], &row));
-    row.broadcast_pixels(pixels, 1).into_tensor().reshaped([pixels, channels])
+    repeated(&row, pixels).into_tensor()
 }
 
 /// Annotations with the background's channel set to 0, to be compared with [`foreground`].
@@ -99,8 +99,10 @@ pub(crate) fn cross_entropy_distances(
         // Σ_p ln Σ_c e^{o_c}: the cross-entropy with the first class, plus that class's logits.
         let pixels = rows * size / channels;
         let flat = logits.reshape([pixels, channels]);
-        let to_first = flat.cross_entropy(&vec![0; pixels]);
-        let first = flat.matmul(&Var::constant(first_column(&logits.device(), channels)));
+        let first: Vec<f32> = (0..channels).map(|channel| f32::from(channel == 0)).collect();
+        let first = Var::constant(Tensor::from_slice(&logits.device(), [1, channels], &first));
+        let to_first = flat.cross_entropy_soft(repeated(&first, pixels).tensor());
+        let first = flat.matmul(&first.reshape([channels, 1]));
         to_first.add(&first.reshape([pixels])).reshape([rows, size / channels]).sum_rows()
     };
     let annotations = Var::constant(annotations.clone());
@@ -111,11 +113,6 @@ pub(crate) fn cross_entropy_distances(
     let (j, k) = (rows / batch, annotations.shape()[0] / batch);
     let distance = |(i, product): (usize, &f32)| normaliser[i / (j * k) * j + i % j] - product;
     (products.iter().enumerate().map(distance).collect(), others)
-}
-
-fn first_column(device: &Device, channels: usize) -> Tensor {
-    let values: Vec<f32> = (0..channels).map(|channel| f32::from(channel == 0)).collect();
-    Tensor::from_slice(device, [channels, 1], &values)
 }
 
 /// The reconstruction loss of each row against a soft target, in the recipe's distance.
@@ -212,8 +209,8 @@ impl Compared {
             to_annotations.mul(&repeated(probabilities, k)).mul(&weights.broadcast_rows([batch * k, j]));
         // A soft output is not at distance 0 from itself and must not be drawn to be.
         let different: Vec<f32> = (0..j * j).map(|i| f32::from(i / j != i % j)).collect();
-        let different = Var::constant(Tensor::from_slice(&device, [j, j], &different));
-        let different = different.gather_rows(&(0..batch * j).map(|row| row % j).collect::<Vec<_>>());
+        let different = Var::constant(Tensor::from_slice(&device, [1, j * j], &different));
+        let different = repeated(&different, batch).reshape([batch * j, j]);
         let column = probabilities.reshape([batch * j]).broadcast_rows([batch * j, j]);
         let pairs = column.mul(&repeated(probabilities, j));
         let spread = among.mul(&different).mul(&pairs);
@@ -259,6 +256,6 @@ fn jaccard_distances(left: &Var, right: &Var, batch: usize, epsilon: f32) -> Var
 
 /// Each row `times` times.
 fn repeated(matrix: &Var, times: usize) -> Var {
-    let rows: Vec<usize> = (0..matrix.shape()[0] * times).map(|row| row / times).collect();
-    matrix.gather_rows(&rows)
+    let [rows, width] = *matrix.shape() else { unreachable!("rows are a matrix") };
+    matrix.broadcast_pixels(times, 1).reshape([rows * times, width])
 }

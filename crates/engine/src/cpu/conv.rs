@@ -4,7 +4,8 @@
 //! The direct 3x3 form copies a block of rows into a zero-padded strip; a window is then three runs
 //! of 3·channels contiguous values, which the register-blocked products read where they lie.
 
-use super::blocked::{Finish, OuterProducts, RowsTimesMatrix, Runs, with_padded};
+use super::blocked::{OuterProducts, RowsTimesMatrix, Runs};
+use super::epilogue::{Finish, with_padded};
 use super::matmul::{column_sums, matmul, matmul_tn};
 use super::parallel::{Output, Parts, for_each_task};
 use super::simd::{Isa, Kernel, Simd};

@@ -1,7 +1,8 @@
 //! The plain matrix products, sums of columns, and transposition.
 
-use super::blocked::{Finish, OuterProducts, RowsTimesMatrix, Runs, with_padded};
+use super::blocked::{OuterProducts, RowsTimesMatrix, Runs};
 use super::elementwise::Compiled;
+use super::epilogue::{Finish, with_padded};
 use super::parallel::{Output, Parts, for_each_task};
 use super::scratch;
 use super::simd::{Isa, Kernel, Simd};

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `device`, `memory` | the device with its pool of buffers |
 //! | `values`, `images`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family |
-//! | `blocked` | the two register-blocked products that most time is spent in |
+//! | `blocked`, `epilogue` | the two register-blocked products that most time is spent in, and what becomes of their sums |
 //! | `conv`, `winograd`, `matmul`, `norm`, `resize`, `elementwise`, `math` | loops over slices, which check their sizes |
 //! | `simd`, `avx512`, `avx2`, `neon`, `simd128`, `portable` | the vector operations, by instruction set |
 //! | `parallel`, `scratch` | tasks for threads, and working memory |
@@ -19,6 +19,7 @@ mod blocked;
 mod conv;
 mod device;
 mod elementwise;
+mod epilogue;
 mod images;
 mod math;
 mod matmul;

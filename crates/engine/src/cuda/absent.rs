@@ -89,7 +89,7 @@ impl Cuda {
 }
 
 /// Copies to a GPU beside its computing, of which this platform has none.
-pub struct Stage(Nothing);
+pub(crate) struct Stage(Nothing);
 
 impl Stage {
     /// An empty one.

@@ -54,7 +54,7 @@ mod values;
 
 pub use device::Cuda;
 #[cfg(not(any(unix, windows)))]
-pub use device::Stage;
+pub(crate) use device::Stage;
 pub(crate) use error::fail;
 pub use error::{DeviceError, catching};
 use launch::{Arg, Grid};
@@ -62,4 +62,4 @@ pub use launch::{KernelTime, Precision};
 pub(crate) use memory::Buffer;
 pub use resident::{Intensity, Pick, Rescale, ResidentImages};
 #[cfg(any(unix, windows))]
-pub use stage::Stage;
+pub(crate) use stage::Stage;

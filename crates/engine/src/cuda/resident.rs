@@ -2,9 +2,9 @@
 //! moved and changed on the way, without a pixel crossing from the host.
 
 use super::tensors::arg;
-use super::{Arg, Buffer, Cuda, Grid};
+use super::{Arg, Buffer, Grid};
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::{Device, Tensor};
 
 /// Images of one size on a GPU: values as f32, or annotations as bytes.
 pub struct ResidentImages {
@@ -66,18 +66,20 @@ pub enum Rescale {
 }
 
 impl ResidentImages {
-    /// Images of f32 values, channels last, to be sampled bilinearly. Panics unless they fill the shape.
-    pub fn of_values(cuda: &Cuda, shape: [usize; 4], values: &[f32]) -> Self {
-        Self::new(cuda, shape, bytemuck::cast_slice(values), 4, "float")
+    /// Images of f32 values, channels last, to be sampled bilinearly. Panics unless they fill the shape, and for a
+    /// device that has no memory of its own ([`Device::free_bytes`]).
+    pub fn of_values(device: &Device, shape: [usize; 4], values: &[f32]) -> Self {
+        Self::new(device, shape, bytemuck::cast_slice(values), 4, "float")
     }
 
     /// Images of whole numbers from 0 to 255, to be sampled by the nearest pixel; they become f32 when they
     /// are gathered.
-    pub fn of_bytes(cuda: &Cuda, shape: [usize; 4], values: &[u8]) -> Self {
-        Self::new(cuda, shape, values, 1, "unsigned char")
+    pub fn of_bytes(device: &Device, shape: [usize; 4], values: &[u8]) -> Self {
+        Self::new(device, shape, values, 1, "unsigned char")
     }
 
-    fn new(cuda: &Cuda, shape: [usize; 4], bytes: &[u8], size: usize, element: &'static str) -> Self {
+    fn new(device: &Device, shape: [usize; 4], bytes: &[u8], size: usize, element: &'static str) -> Self {
+        let Device::Cuda(cuda) = device else { panic!("images stay on a GPU, not on {device:?}") };
         let volume = Shape::from(shape).volume();
         assert_eq!(bytes.len(), volume * size, "values for images of shape {shape:?}");
         assert!(shape[1] > 0 && shape[2] > 0, "images of shape {shape:?} have no pixels to take");

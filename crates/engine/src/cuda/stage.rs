@@ -15,7 +15,7 @@ const ALIGNMENT: usize = 256;
 
 /// Memory that a GPU reads by itself, and its counterpart there. With two of them, one is filled while the
 /// other's values are used.
-pub struct Stage {
+pub(crate) struct Stage {
     cuda: Cuda,
     /// The copies' own.
     stream: sys::CUstream,

@@ -91,7 +91,8 @@ impl Trainer {
 
     fn begin(recipe: &Recipe, train: Vec<Case>, validation: Vec<Case>, device: &Device) -> Result<Self> {
         recipe.validate()?;
-        if let (Device::Cpu(_), Some(first)) = (device, train.first()) {
+        // A GPU's memory is its own, and is asked for when it is needed.
+        if let (None, Some(first)) = (device.free_bytes(), train.first()) {
             let size = recipe.augment.crop.unwrap_or([first.image.width(), first.image.height()]);
             recipe.check_training(train.len(), size)?;
         }

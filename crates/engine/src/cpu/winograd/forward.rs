@@ -2,7 +2,8 @@
 
 use super::{BLOCK_VALUES, Tiles, input_combine, position_stride};
 use crate::backend::{ConvShape, Epilogue};
-use crate::cpu::blocked::{Finish, RowsTimesMatrix, Runs};
+use crate::cpu::blocked::{RowsTimesMatrix, Runs};
+use crate::cpu::epilogue::Finish;
 use crate::cpu::parallel::{Output, for_each_task};
 use crate::cpu::scratch;
 use crate::cpu::simd::{Isa, Kernel, Simd};
