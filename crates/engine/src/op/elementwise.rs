@@ -138,8 +138,16 @@ pub(crate) struct Pointwise {
 
 impl Operation for Pointwise {
     fn name(&self) -> String {
-        let name = format!("{:?}", self.operation);
-        name.split('(').next().unwrap_or_default().to_lowercase()
+        let name = match self.operation {
+            Unary::Scale(_) => "scale",
+            Unary::AddScalar(_) => "add scalar",
+            Unary::Exp => "exp",
+            Unary::Ln => "ln",
+            Unary::Sigmoid => "sigmoid",
+            Unary::Relu => "relu",
+            Unary::Exceeds(_) => "exceeds",
+        };
+        name.into()
     }
 
     fn ends_in_relu(&self) -> bool {
