@@ -168,9 +168,7 @@ impl Operation for Pointwise {
 pub(crate) struct StraightThrough;
 
 impl Operation for StraightThrough {
-    fn name(&self) -> String {
-        "straight through".into()
-    }
+    const NAME: &'static str = "straight through";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |_| dy);

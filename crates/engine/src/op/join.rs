@@ -67,9 +67,7 @@ pub(crate) struct Concat {
 }
 
 impl Operation for Concat {
-    fn name(&self) -> String {
-        "concat channels".into()
-    }
+    const NAME: &'static str = "concat channels";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let mut first = 0;
@@ -87,9 +85,7 @@ pub(crate) struct GatherRows {
 }
 
 impl Operation for GatherRows {
-    fn name(&self) -> String {
-        "gather rows".into()
-    }
+    const NAME: &'static str = "gather rows";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { indices, shape, given } = self;
@@ -102,9 +98,7 @@ pub(crate) struct Reshape {
 }
 
 impl Operation for Reshape {
-    fn name(&self) -> String {
-        "reshape".into()
-    }
+    const NAME: &'static str = "reshape";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |_| dy.reshaped(self.from));

@@ -131,9 +131,7 @@ pub(crate) struct Softmax {
 }
 
 impl Operation for Softmax {
-    fn name(&self) -> String {
-        "softmax".into()
-    }
+    const NAME: &'static str = "softmax";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| backend.softmax_backward(&self.y, backend.cast(dy, Element::F32)));
@@ -146,9 +144,7 @@ pub(crate) struct CrossEntropy {
 }
 
 impl Operation for CrossEntropy {
-    fn name(&self) -> String {
-        "cross entropy".into()
-    }
+    const NAME: &'static str = "cross entropy";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { logits, targets } = self;

@@ -138,9 +138,7 @@ impl Operation for MatMul {
 pub(crate) struct Transpose;
 
 impl Operation for Transpose {
-    fn name(&self) -> String {
-        "transpose".into()
-    }
+    const NAME: &'static str = "transpose";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| backend.transpose(&backend.cast(dy, Element::F32)));

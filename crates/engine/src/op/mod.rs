@@ -33,8 +33,13 @@ use resize::Resize;
 
 /// An operation that was computed: what it has to keep for its way back.
 pub(crate) trait Operation: Sized {
+    /// What a listing calls it, where that is always the same.
+    const NAME: &'static str = "";
+
     /// What a listing calls it.
-    fn name(&self) -> String;
+    fn name(&self) -> String {
+        Self::NAME.into()
+    }
 
     /// Hands its operands' gradients on, given that of its result.
     fn backward(self, dy: Tensor, flow: &mut Flow);
@@ -105,9 +110,7 @@ operations!(
 pub(crate) struct Leaf(pub ParameterId);
 
 impl Operation for Leaf {
-    fn name(&self) -> String {
-        "parameter".into()
-    }
+    const NAME: &'static str = "parameter";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.reach(self.0, dy);

@@ -76,9 +76,7 @@ pub(crate) struct BatchNorm {
 }
 
 impl Operation for BatchNorm {
-    fn name(&self) -> String {
-        "batch norm".into()
-    }
+    const NAME: &'static str = "batch norm";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { y, statistics, epsilon } = self;
@@ -94,9 +92,7 @@ pub(crate) struct BatchNormBy {
 }
 
 impl Operation for BatchNormBy {
-    fn name(&self) -> String {
-        "batch norm by given statistics".into()
-    }
+    const NAME: &'static str = "batch norm by given statistics";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { variance, epsilon } = self;
@@ -113,9 +109,7 @@ pub(crate) struct L2Normalise {
 }
 
 impl Operation for L2Normalise {
-    fn name(&self) -> String {
-        "l2 normalise".into()
-    }
+    const NAME: &'static str = "l2 normalise";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| {

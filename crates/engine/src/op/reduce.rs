@@ -109,9 +109,7 @@ pub(crate) struct BroadcastRows {
 }
 
 impl Operation for BroadcastRows {
-    fn name(&self) -> String {
-        "broadcast rows".into()
-    }
+    const NAME: &'static str = "broadcast rows";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| backend.sum_rows(&dy, self.rows, 1.0));
@@ -124,9 +122,7 @@ pub(crate) struct MeanPixels {
 }
 
 impl Operation for MeanPixels {
-    fn name(&self) -> String {
-        "mean of pixels".into()
-    }
+    const NAME: &'static str = "mean of pixels";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { shape, given } = self;
@@ -142,9 +138,7 @@ pub(crate) struct BroadcastPixels {
 }
 
 impl Operation for BroadcastPixels {
-    fn name(&self) -> String {
-        "broadcast pixels".into()
-    }
+    const NAME: &'static str = "broadcast pixels";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| {

@@ -39,9 +39,7 @@ pub(crate) struct Resize {
 }
 
 impl Operation for Resize {
-    fn name(&self) -> String {
-        "resize".into()
-    }
+    const NAME: &'static str = "resize";
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| backend.resize_backward(self.shape, &backend.cast(dy, self.given)));
