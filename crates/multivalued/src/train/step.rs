@@ -38,7 +38,8 @@ pub(crate) fn step(
     let Forward { losses, h, targets, followed } = forward(model, &tape, recipe, batch, progress);
     let total = losses.total();
     let gradients = tape.backward(&total);
-    // What needs memory comes before the parameters move.
+    // What needs memory comes before the parameters move. Codes that are trained by gradient do not follow.
+    let followed = followed.filter(|_| !model.recipe.train_codes);
     let codebook = followed.map(|followed| updated_codebook(model, recipe, followed));
     let rate = learning_rate(&recipe.train, step, progress);
     let parts = (total.tensor(), losses);
