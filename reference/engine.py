@@ -313,6 +313,15 @@ def unet():
     metadata["unet"] = json.dumps({"steps": 4, "rate": 0.01, "parameters": list(shapes)})
 
 
+def broadcasting():
+    for shape in [(3, 17), (2, 5, 7, 3), (4, 1)]:
+        name = "x".join(map(str, shape))
+        case(f"broadcast_rows.{name}", "broadcast_rows", [rand(shape[0])],
+             lambda x: x.reshape(-1, *[1] * (len(shape) - 1)).expand(shape), shape=shape)
+    case("broadcast_pixels", "broadcast_pixels", [rand(3, 17)], lambda x: x[:, None, None, :].expand(3, 5, 7, 17),
+         height=5, width=7)
+
+
 def write(path):
     """A safetensors file by hand: eight bytes of header length, a JSON header, the values."""
     header, body = {"__metadata__": metadata}, bytearray()
@@ -329,6 +338,6 @@ def write(path):
 
 if __name__ == "__main__":
     for make in [convolutions, normalisation, resizing, joining, products, biases, losses, reductions,
-                 elementwise, adam, unet]:
+                 elementwise, adam, unet, broadcasting]:
         make()
     write(pathlib.Path(__file__).parent / "golden" / "engine.safetensors")

@@ -5,10 +5,11 @@
 //! |---|---|
 //! | [`tensor`], [`shape`] | values with a shape on a device; buffers reused from step to step |
 //! | [`tape`] | [`Tape`] records what is done to parameters, [`Tape::backward`] gives their gradients |
-//! | `ops` | the operations, as methods of [`Var`] |
+//! | `op` | the operations, as methods of [`Var`]: shape rule, forward and one way back, each once for all devices |
+//! | `backend` | the kernels that operations are written over |
 //! | [`parameters`], [`optim`], [`store`] | named tensors, Adam, safetensors files |
-//! | `cpu` | the kernels, by instruction set |
-//! | `cuda` | NVIDIA GPUs; `unsafe` is in these two alone |
+//! | `cpu` | the kernels of processors, by instruction set |
+//! | `cuda` | those of NVIDIA GPUs; `unsafe` is in these two alone |
 //!
 //! ```
 //! use multivalued_engine::{Device, Parameters, Tape, Tensor, Var};
@@ -28,24 +29,28 @@
 //! Errors in files are [`store::StoreError`]s, those of a GPU [`DeviceError`]s (see [`catching`]); a
 //! wrong shape is a broken invariant of the caller and panics with both shapes in the sentence.
 
+mod backend;
 mod cpu;
 mod cuda;
-mod ops;
+mod op;
 pub mod optim;
 pub mod parameters;
 pub mod shape;
+mod stage;
 pub mod store;
 pub mod tape;
 pub mod tensor;
 
-pub use cpu::Isa;
-pub use cpu::resize::Corners;
+pub use backend::shapes::Corners;
+pub use cpu::{Cpu, Isa};
 pub use cuda::{
-    Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, Stage, catching,
+    Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, catching,
 };
-pub use ops::BatchStatistics;
-pub use optim::{Adam, AdamOptions, Group, Stepped};
+pub use op::BatchStatistics;
+pub use optim::{Adam, AdamOptions, Group, Stepped, Updated};
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use shape::Shape;
+pub use stage::Stage;
+pub use tape::listing::Listed;
 pub use tape::{Gradients, Tape, Var};
-pub use tensor::{Cpu, Device, Tensor};
+pub use tensor::{Device, Tensor};

@@ -1,12 +1,9 @@
 //! Adam, with parameter groups, clipping of the gradients' norm and optional decoupled weight decay.
 
-use crate::cpu::elementwise::sum_zip;
-use crate::cuda::Cuda;
-use crate::cuda::ops::optim as gpu;
+use crate::backend::{AdamStep, Update};
 use crate::parameters::Parameters;
 use crate::tape::Gradients;
-use crate::tensor::Tensor;
-use rayon::prelude::*;
+use crate::tensor::{Device, Tensor};
 
 /// How a group of parameters is trained.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,7 +29,7 @@ pub struct AdamOptions {
     pub beta2: f32,
     /// Keeps the step finite where gradients vanish.
     pub epsilon: f32,
-    /// Gradients are scaled down together where their norm is larger.
+    /// The max norm: gradients are scaled down, all by one factor, where their norm is larger.
     pub clip_norm: Option<f32>,
     /// Settings by parameter group; missing groups take the default.
     pub groups: Vec<Group>,
@@ -49,7 +46,7 @@ impl Default for AdamOptions {
 pub enum Stepped {
     /// The parameters moved; the gradients had this norm before clipping.
     Moved {
-        /// The norm of all gradients together.
+        /// The norm of all gradients as one vector.
         gradient_norm: f32,
     },
     /// A gradient was NaN or infinite: nothing was changed.
@@ -88,100 +85,37 @@ impl Adam {
         self.steps
     }
 
-    /// Moves the parameters against their gradients. Parameters without a gradient stay.
+    /// Moves the parameters against their gradients, and waits for it. Parameters without a gradient stay.
     pub fn step(&mut self, parameters: &mut Parameters, gradients: &Gradients, rate: f32) -> Stepped {
-        let ids: Vec<_> = parameters.ids().collect();
-        let on_gpu = ids.iter().filter_map(|&id| gradients.get(id)).find_map(|gradient| gradient.on_gpu());
-        if let Some(cuda) = on_gpu.map(|gradient| gradient.cuda().clone()) {
-            return self.step_on_gpu(&cuda, parameters, gradients, rate, None, &[]).0;
-        }
-        let square: f64 = ids
-            .iter()
-            .filter_map(|&id| gradients.get(id))
-            .map(|gradient| sum_zip(gradient.isa(), gradient.values(), gradient.values(), |a, b| a * b))
-            .sum();
-        let norm = square.sqrt() as f32;
-        if !norm.is_finite() {
-            return Stepped::NotFinite;
-        }
-        // What may need memory comes first: where there is none, nothing has moved.
-        for &id in &ids {
-            if let (Some(_), Some(moments)) = (gradients.get(id), &mut self.moments[id.0]) {
-                parameters.tensor_mut(id).values_mut();
-                moments.iter_mut().for_each(|moment| _ = moment.values_mut());
-            }
-        }
-        self.steps += 1;
-        let clip = self.options.clip_norm.map_or(1.0, |most| if norm > most { most / norm } else { 1.0 });
-        let AdamOptions { beta1, beta2, epsilon, .. } = self.options;
-        let [correction1, correction2] = self.corrections(self.steps);
-        for id in ids {
-            let (Some(gradient), Some([m, v])) = (gradients.get(id), &mut self.moments[id.0]) else {
-                continue;
-            };
-            let group = self.options.groups.get(parameters.get(id).group()).copied().unwrap_or_default();
-            let rate = rate * group.rate;
-            let (step, decay) = (rate / correction1, rate * group.weight_decay);
-            let p = parameters.tensor_mut(id).values_mut();
-            let update = |p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]| {
-                for i in 0..p.len() {
-                    let g = g[i] * clip;
-                    m[i] = beta1 * m[i] + (1.0 - beta1) * g;
-                    v[i] = beta2 * v[i] + (1.0 - beta2) * g * g;
-                    p[i] -= step * m[i] / (v[i].sqrt() / correction2 + epsilon) + decay * p[i];
-                }
-            };
-            const CHUNK: usize = 16 * 1024;
-            p.par_chunks_mut(CHUNK)
-                .zip(m.values_mut().par_chunks_mut(CHUNK))
-                .zip(v.values_mut().par_chunks_mut(CHUNK))
-                .zip(gradient.values().par_chunks(CHUNK))
-                .for_each(|(((p, m), v), g)| update(p, m, v, g));
-        }
-        Stepped::Moved { gradient_norm: norm }
+        let device = parameters.iter().next().map_or_else(Device::cpu, |first| first.tensor().device());
+        let updated = self.queue(&device, parameters, gradients, rate, None);
+        let norm = updated.norm.item();
+        updated.finish(norm)
     }
 
-    /// As [`step`](Self::step), but nothing moves where the loss is not finite, either; and reads the values of
-    /// some tensors, waiting for their device only once, after the step.
-    pub fn step_and_read(
+    /// As [`step`](Self::step), without waiting; where the loss is not finite, nothing moves, either. What became of
+    /// it is known when the norm is read, and other tensors may be read with it.
+    pub fn update(
         &mut self,
         parameters: &mut Parameters,
         gradients: &Gradients,
         rate: f32,
         loss: &Tensor,
-        read: &[&Tensor],
-    ) -> (Stepped, Vec<Vec<f32>>) {
-        if let Some(cuda) = loss.on_gpu().map(|loss| loss.cuda().clone()) {
-            return self.step_on_gpu(&cuda, parameters, gradients, rate, Some(loss), read);
-        }
-        let stepped = match loss.item().is_finite() {
-            true => self.step(parameters, gradients, rate),
-            false => Stepped::NotFinite,
-        };
-        (stepped, Tensor::to_vecs(read))
+    ) -> Updated<'_> {
+        self.queue(&loss.device(), parameters, gradients, rate, Some(loss))
     }
 
-    /// What the moments are divided by at step `t`: 1 − β₁ᵗ and √(1 − β₂ᵗ).
-    fn corrections(&self, t: u64) -> [f32; 2] {
-        let t = t.min(i32::MAX as u64) as i32;
-        let of = |beta: f32| 1.0 - f64::from(beta).powi(t);
-        [of(self.options.beta1) as f32, of(self.options.beta2).sqrt() as f32]
-    }
-
-    /// All parameters at once; the norm is what is waited for.
-    fn step_on_gpu(
+    fn queue(
         &mut self,
-        cuda: &Cuda,
+        device: &Device,
         parameters: &mut Parameters,
         gradients: &Gradients,
         rate: f32,
         loss: Option<&Tensor>,
-        read: &[&Tensor],
-    ) -> (Stepped, Vec<Vec<f32>>) {
+    ) -> Updated<'_> {
         let AdamOptions { beta1, beta2, epsilon, clip_norm, .. } = self.options;
-        let [correction1, correction2] = self.corrections(self.steps + 1);
-        let most = clip_norm.unwrap_or(f32::INFINITY);
-        let step = gpu::Step { most, beta1, beta2, epsilon, correction1, correction2 };
+        let (corrections, max_norm) = (self.corrections(), clip_norm.unwrap_or(f32::INFINITY));
+        let step = AdamStep { max_norm, beta1, beta2, epsilon, corrections };
         let groups = &self.options.groups;
         let updates = parameters
             .with_ids_mut()
@@ -190,24 +124,48 @@ impl Adam {
                 let (gradient, moments) = (gradients.get(id)?, moments.as_mut()?);
                 let group = groups.get(group).copied().unwrap_or_default();
                 let rate = rate * group.rate;
-                Some(gpu::Update { value, moments, gradient, rate, decay: group.weight_decay })
+                Some(Update { value, moments, gradient, rate, decay: group.weight_decay })
             })
             .collect();
-        let norm = gpu::adam(cuda, updates, &step, loss);
-        let mut read = Tensor::to_vecs(&[&[&norm], read].concat());
-        let gradient_norm = read.remove(0)[0];
-        if !gradient_norm.is_finite() {
-            return (Stepped::NotFinite, read);
+        let norm = device.backend().adam(updates, &step, loss);
+        Updated { steps: &mut self.steps, norm }
+    }
+
+    /// What the moments are divided by in the next step t: 1 − β₁ᵗ and √(1 − β₂ᵗ).
+    fn corrections(&self) -> [f32; 2] {
+        let t = (self.steps + 1).min(i32::MAX as u64) as i32;
+        let of = |beta: f32| 1.0 - f64::from(beta).powi(t);
+        [of(self.options.beta1) as f32, of(self.options.beta2).sqrt() as f32]
+    }
+}
+
+/// A step that was given to the device.
+#[must_use = "a step counts when it is finished"]
+pub struct Updated<'a> {
+    steps: &'a mut u64,
+    norm: Tensor,
+}
+
+impl Updated<'_> {
+    /// The norm of all gradients before clipping, a single value; not finite where nothing moved.
+    pub fn norm(&self) -> &Tensor {
+        &self.norm
+    }
+
+    /// Counts the step, given the value of [`norm`](Self::norm).
+    pub fn finish(self, norm: f32) -> Stepped {
+        if !norm.is_finite() {
+            return Stepped::NotFinite;
         }
-        self.steps += 1;
-        (Stepped::Moved { gradient_norm }, read)
+        *self.steps += 1;
+        Stepped::Moved { gradient_norm: norm }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Device, Tape, Var};
+    use crate::{Tape, Var};
 
     fn quadratic_step(adam: &mut Adam, parameters: &mut Parameters, target: f32) -> Stepped {
         let id = parameters.find("p").unwrap();
@@ -262,8 +220,9 @@ mod tests {
             let sum = tape.get(parameters.find("p").unwrap()).sum();
             let gradients = tape.backward(&sum);
             let [loss, other] = [loss, 5.0].map(|value| Tensor::full(&Device::cpu(), [1], value));
-            let (stepped, read) =
-                adam.step_and_read(&mut parameters, &gradients, 0.1, &loss, &[&loss, &other]);
+            let updated = adam.update(&mut parameters, &gradients, 0.1, &loss);
+            let mut read = Tensor::to_vecs(&[updated.norm(), &loss, &other]);
+            let stepped = updated.finish(read.remove(0)[0]);
             assert_eq!(matches!(stepped, Stepped::Moved { .. }), moves);
             assert_eq!(read, [loss.to_vec(), vec![5.0]]);
             assert_eq!(parameters.iter().next().unwrap().tensor().item() != 1.0, moves);

@@ -119,10 +119,6 @@ impl Parameters {
         entries.map(|(index, parameter)| (ParameterId(index), parameter.group, &mut parameter.tensor))
     }
 
-    pub(crate) fn tensor_mut(&mut self, id: ParameterId) -> &mut Tensor {
-        &mut self.entries[id.0].tensor
-    }
-
     /// Changes a value in place.
     pub fn modify(&mut self, id: ParameterId, change: impl FnOnce(&mut [f32])) {
         self.entries[id.0].tensor.modify(change);

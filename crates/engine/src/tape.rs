@@ -10,95 +10,65 @@
 //! Gradients follow the data: an operation is recorded only if one of its operands came from the
 //! tape. [`Tape::frozen`] hands out parameters as constants, so nothing is recorded and each
 //! intermediate is freed as soon as the caller drops it.
+//!
+//! What is recorded is data: an [`Op`] with what it saved, the places of its operands, and the shape of its result.
+//! So the recorded step can be looked at before it is walked back ([`peephole`]), and be listed ([`listing`]).
 
-use crate::cpu::elementwise;
-use crate::cuda::ops::elementwise as gpu;
+pub(crate) mod flow;
+pub mod listing;
+mod peephole;
+
+use crate::backend::Backend;
+use crate::op::{Leaf, Op, Operation};
 use crate::parameters::{ParameterId, Parameters};
 use crate::shape::Shape;
 use crate::tensor::{Device, Tensor};
+use flow::Flow;
+use listing::{Clock, Listed};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// A value in a computation: a tensor, and where it stands on the tape if gradients reach it.
 #[derive(Clone)]
 pub struct Var {
     tensor: Tensor,
     node: Option<Node>,
-    /// Whether its operation ends in a relu, which lets no gradient through where the value is zero.
-    relu: bool,
 }
 
 #[derive(Clone)]
 struct Node {
-    tape: Rc<RefCell<Vec<Entry>>>,
-    index: usize,
+    tape: Rc<RefCell<Recording>>,
+    place: Place,
 }
 
-/// What an operation does with the gradient of its output.
-type Backward = Box<dyn FnOnce(Tensor, &mut Flow)>;
+/// Where an operation stands on its tape.
+pub(crate) type Place = usize;
 
-enum Entry {
-    Parameter(ParameterId),
-    Operation(Option<Backward>),
+/// The operations recorded so far.
+#[derive(Default)]
+struct Recording {
+    records: Vec<Record>,
+    /// Where operations are timed.
+    clock: Option<Clock>,
 }
 
-/// A place on the tape that gradients flow to.
-#[derive(Clone, Copy)]
-pub(crate) struct Target(usize);
-
-/// The gradients on their way back.
-pub(crate) struct Flow {
-    gradients: Vec<Option<Tensor>>,
-    /// Which gradients are already zero where their operation's relu is.
-    masked: Vec<bool>,
-    /// Whether the gradient now handed to an operation is.
-    is_masked: bool,
-}
-
-impl Flow {
-    /// Adds a gradient to what has already reached `target`; dropped where nothing waits for it.
-    pub fn add(&mut self, target: Option<Target>, gradient: impl FnOnce() -> Tensor) {
-        let Some(Target(index)) = target else { return };
-        let gradient = gradient();
-        self.masked[index] = false;
-        match &mut self.gradients[index] {
-            Some(sum) if sum.on_gpu().is_none() => {
-                let isa = sum.isa();
-                elementwise::update(isa, sum.values_mut(), gradient.values(), |a, b| a + b);
-            }
-            slot => {
-                *slot = Some(match slot.take() {
-                    Some(sum) => gpu::update(sum, &gradient, gpu::Binary::Add),
-                    None => gradient,
-                });
-            }
-        }
-    }
-
-    /// As [`add`](Self::add), by an operation that can add what has come so far itself, and drop what
-    /// the relu behind `target` would drop (`masked`).
-    pub fn sum(
-        &mut self,
-        target: Option<Target>,
-        masked: bool,
-        gradient: impl FnOnce(Option<Tensor>) -> Tensor,
-    ) {
-        let Some(Target(index)) = target else { return };
-        let sum = gradient(self.gradients[index].take());
-        self.gradients[index] = Some(sum);
-        self.masked[index] = masked;
-    }
-
-    /// Whether the gradient an operation was just given is already zero where its relu is.
-    pub fn is_masked(&self) -> bool {
-        self.is_masked
-    }
+/// An operation as it stands on the tape.
+pub(crate) struct Record {
+    pub op: Op,
+    /// None for an operand that no gradient reaches, or that is not there.
+    pub operands: Vec<Option<Place>>,
+    /// The operands' sizes, then the result's.
+    pub shapes: Vec<Shape>,
+    /// Of the result.
+    pub bytes: usize,
+    pub forward: Duration,
 }
 
 impl Var {
     /// A value that no gradient reaches.
     pub fn constant(tensor: Tensor) -> Self {
-        Self { tensor, node: None, relu: false }
+        Self { tensor, node: None }
     }
 
     /// The value.
@@ -131,50 +101,49 @@ impl Var {
         Self::constant(self.tensor.clone())
     }
 
-    pub(crate) fn target(&self) -> Option<Target> {
-        self.node.as_ref().map(|node| Target(node.index))
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        self.tensor.backend()
     }
 
-    /// Marks the result of an operation that ends in a relu.
-    pub(crate) fn ending_in_relu(self, relu: bool) -> Self {
-        Self { relu, ..self }
+    /// The result of an operation; what it saved is kept only if one of its operands is on a tape.
+    pub(crate) fn record(operands: &[&Self], tensor: Tensor, op: impl Into<Op>) -> Self {
+        Self::record_optional(&operands.iter().copied().map(Some).collect::<Vec<_>>(), tensor, op)
     }
 
-    /// Whether its operation ends in a relu and is told so by [`Flow::is_masked`].
-    pub(crate) fn ends_in_relu(&self) -> bool {
-        self.relu
-    }
-
-    pub(crate) fn values(&self) -> &[f32] {
-        self.tensor.values()
-    }
-
-    /// The result of an operation on `operands`; `backward` is kept only if one of them is on a tape.
-    pub(crate) fn record(
-        operands: &[&Self],
-        tensor: Tensor,
-        backward: impl FnOnce(Tensor, &mut Flow) + 'static,
-    ) -> Self {
-        let Some(node) = operands.iter().find_map(|operand| operand.node.as_ref()) else {
-            return Self::constant(tensor);
-        };
+    /// As [`record`](Self::record), where some operands may not be there. They are numbered all the same.
+    pub(crate) fn record_optional(operands: &[Option<&Self>], tensor: Tensor, op: impl Into<Op>) -> Self {
+        let nodes = || operands.iter().flatten().filter_map(|operand| operand.node.as_ref());
+        let Some(node) = nodes().next() else { return Self::constant(tensor) };
         assert!(
-            operands
-                .iter()
-                .filter_map(|operand| operand.node.as_ref())
-                .all(|other| Rc::ptr_eq(&other.tape, &node.tape)),
+            nodes().all(|other| Rc::ptr_eq(&other.tape, &node.tape)),
             "operands of one operation come from different tapes"
         );
-        let mut entries = node.tape.borrow_mut();
-        entries.push(Entry::Operation(Some(Box::new(backward))));
-        let index = entries.len() - 1;
-        Self { tensor, node: Some(Node { tape: node.tape.clone(), index }), relu: false }
+        let places =
+            operands.iter().map(|operand| operand.and_then(|operand| Some(operand.node.as_ref()?.place)));
+        let shapes =
+            operands.iter().flatten().map(|operand| operand.shape()).chain([tensor.shape()]).collect();
+        Self { node: Some(node.tape.push(places.collect(), shapes, &tensor, op.into())), tensor }
+    }
+}
+
+/// What is recorded is shared by all values that came from a tape.
+trait Push {
+    fn push(&self, operands: Vec<Option<Place>>, shapes: Vec<Shape>, result: &Tensor, op: Op) -> Node;
+}
+
+impl Push for Rc<RefCell<Recording>> {
+    fn push(&self, operands: Vec<Option<Place>>, shapes: Vec<Shape>, result: &Tensor, op: Op) -> Node {
+        let Recording { records, clock } = &mut *self.borrow_mut();
+        let forward = clock.as_mut().map_or(Duration::ZERO, |clock| clock.lap(result.backend()));
+        let bytes = result.shape().volume() * result.element().size();
+        records.push(Record { op, operands, shapes, bytes, forward });
+        Node { tape: self.clone(), place: records.len() - 1 }
     }
 }
 
 /// Hands out parameters and records what is done with them.
 pub struct Tape {
-    entries: Rc<RefCell<Vec<Entry>>>,
+    recording: Rc<RefCell<Recording>>,
     leaves: RefCell<Vec<Option<Var>>>,
     parameters: Vec<Tensor>,
     trainable: Vec<bool>,
@@ -183,17 +152,22 @@ pub struct Tape {
 impl Tape {
     /// A tape that records gradients for all trainable parameters.
     pub fn recording(parameters: &Parameters) -> Self {
-        Self::new(parameters, true)
+        Self::new(parameters, true, None)
     }
 
     /// A tape that records nothing: for prediction.
     pub fn frozen(parameters: &Parameters) -> Self {
-        Self::new(parameters, false)
+        Self::new(parameters, false, None)
     }
 
-    fn new(parameters: &Parameters, recording: bool) -> Self {
+    /// A tape that records gradients and times every operation, waiting for its device: for [`listed`](Self::listed).
+    pub fn timed(parameters: &Parameters) -> Self {
+        Self::new(parameters, true, Some(Clock::start()))
+    }
+
+    fn new(parameters: &Parameters, recording: bool, clock: Option<Clock>) -> Self {
         Self {
-            entries: Rc::default(),
+            recording: Rc::new(RefCell::new(Recording { records: Vec::new(), clock })),
             leaves: RefCell::new(vec![None; parameters.len()]),
             parameters: parameters.iter().map(|parameter| parameter.tensor().clone()).collect(),
             trainable: parameters.iter().map(|parameter| recording && parameter.trainable()).collect(),
@@ -204,40 +178,46 @@ impl Tape {
     pub fn get(&self, id: ParameterId) -> Var {
         let mut leaves = self.leaves.borrow_mut();
         let leaf = leaves[id.0].get_or_insert_with(|| {
-            let node = self.trainable[id.0].then(|| {
-                let mut entries = self.entries.borrow_mut();
-                entries.push(Entry::Parameter(id));
-                Node { tape: self.entries.clone(), index: entries.len() - 1 }
-            });
-            Var { tensor: self.parameters[id.0].clone(), node, relu: false }
+            let tensor = self.parameters[id.0].clone();
+            let node = self.trainable[id.0]
+                .then(|| self.recording.push(Vec::new(), vec![tensor.shape()], &tensor, Leaf(id).into()));
+            Var { tensor, node }
         });
         leaf.clone()
     }
 
     /// The gradients of `loss`, a single value, with respect to the parameters. Spends the tape.
     pub fn backward(self, loss: &Var) -> Gradients {
+        self.walk_back(loss).0
+    }
+
+    /// The gradients, and the operations that were recorded, with what each took.
+    pub fn listed(self, loss: &Var) -> (Gradients, Vec<Listed>) {
+        self.walk_back(loss)
+    }
+
+    fn walk_back(self, loss: &Var) -> (Gradients, Vec<Listed>) {
         assert_eq!(loss.shape().volume(), 1, "the loss is a single value, not of shape {}", loss.shape());
-        let mut gradients = Gradients { by_parameter: vec![None; self.parameters.len()] };
-        let Some(node) = &loss.node else { return gradients };
-        assert!(Rc::ptr_eq(&node.tape, &self.entries), "the loss was computed on another tape");
-        let mut entries = std::mem::take(&mut *self.entries.borrow_mut());
-        let count = entries.len();
-        let mut flow = Flow { gradients: vec![None; count], masked: vec![false; count], is_masked: false };
-        flow.gradients[node.index] = Some(Tensor::full(&loss.device(), loss.shape(), 1.0));
-        for (index, entry) in entries.iter_mut().enumerate().rev() {
-            // Taken in every case: what an operation saved is freed as soon as it is behind us.
-            let gradient = flow.gradients[index].take();
-            flow.is_masked = flow.masked[index];
-            match entry {
-                Entry::Parameter(id) => gradients.by_parameter[id.0] = gradient,
-                Entry::Operation(backward) => {
-                    if let (Some(backward), Some(gradient)) = (backward.take(), gradient) {
-                        backward(gradient, &mut flow);
-                    }
-                }
+        let none = Gradients { by_parameter: vec![None; self.parameters.len()] };
+        let Some(node) = &loss.node else { return (none, Vec::new()) };
+        assert!(Rc::ptr_eq(&node.tape, &self.recording), "the loss was computed on another tape");
+        let Recording { mut records, mut clock } = self.recording.take();
+        let mut listing = clock.as_ref().map_or_else(Vec::new, |_| listing::of(&records));
+        let masks = peephole::masks(&records);
+        let mut flow = Flow::new(loss.device(), records.len(), none);
+        flow.start(node.place, Tensor::full(&loss.device(), loss.shape(), 1.0));
+        // Taken in every case: what an operation saved is freed as soon as it is behind us.
+        while let Some(Record { op, operands, .. }) = records.pop() {
+            let place = records.len();
+            if let Some(gradient) = flow.enter(place, operands, masks[place]) {
+                op.backward(gradient, &mut flow);
+            }
+            if let (Some(clock), Some(listed)) = (&mut clock, listing.get_mut(place)) {
+                let time = clock.lap(loss.backend());
+                listed.iter_mut().for_each(|listed| listed.backward = time);
             }
         }
-        gradients
+        (flow.finish(), listing.into_iter().flatten().collect())
     }
 }
 
@@ -251,5 +231,9 @@ impl Gradients {
     /// The gradient of one parameter.
     pub fn get(&self, id: ParameterId) -> Option<&Tensor> {
         self.by_parameter[id.0].as_ref()
+    }
+
+    pub(crate) fn set(&mut self, id: ParameterId, gradient: Tensor) {
+        self.by_parameter[id.0] = Some(gradient);
     }
 }

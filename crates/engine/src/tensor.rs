@@ -1,8 +1,9 @@
 //! Values with a shape, on a device.
 
-use crate::cpu::Isa;
-use crate::cpu::memory::{Buffer, Pool};
-use crate::cuda::{self, Cuda, DeviceError, Element, Precision};
+use crate::backend::{Backend, Element};
+use crate::cpu::memory::Buffer;
+use crate::cpu::{Cpu, Isa};
+use crate::cuda::{self, Cuda, DeviceError, Precision};
 use crate::shape::Shape;
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +18,6 @@ pub enum Device {
     Cuda(Cuda),
 }
 
-/// The processor: its instruction set and the buffers that one step leaves for the next.
-#[derive(Clone)]
-pub struct Cpu {
-    pub(crate) isa: Isa,
-    pool: Arc<Pool>,
-}
-
 impl Device {
     /// The processor, with the best instruction set it has.
     pub fn cpu() -> Self {
@@ -32,7 +26,7 @@ impl Device {
 
     /// The processor, with a given instruction set.
     pub fn cpu_with(isa: Isa) -> Self {
-        Self::Cpu(Cpu { isa, pool: Arc::default() })
+        Self::Cpu(Cpu::new(isa))
     }
 
     /// An NVIDIA GPU by its number. Opening one compiles the kernels, which takes seconds.
@@ -40,55 +34,49 @@ impl Device {
         Cuda::open(number, precision).map(Self::Cuda)
     }
 
+    /// Its kernels.
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        match self {
+            Self::Cpu(cpu) => cpu,
+            Self::Cuda(cuda) => cuda,
+        }
+    }
+
     /// How many buffers were newly allocated so far, rather than reused from earlier tensors.
     pub fn allocations(&self) -> usize {
-        match self {
-            Self::Cpu(cpu) => cpu.pool.allocations(),
-            Self::Cuda(cuda) => cuda.allocations(),
-        }
+        self.backend().allocations()
     }
 
     /// A processor's peak in GFLOP/s of f32 multiply-adds, as measured now; takes a moment. None for a
     /// GPU, whose peak depends on the precision.
     pub fn peak_gflops(&self) -> Option<f64> {
         match self {
-            Self::Cpu(cpu) => Some(crate::cpu::peak::gflops(cpu.isa)),
+            Self::Cpu(cpu) => Some(cpu.peak_gflops()),
             Self::Cuda(_) => None,
         }
     }
 
     /// The most memory that tensors took at once so far.
     pub fn peak_bytes(&self) -> usize {
+        self.backend().peak_bytes()
+    }
+
+    /// Whether it computes beside this machine's processor, which can prepare what comes next meanwhile.
+    pub fn computes_beside(&self) -> bool {
+        matches!(self, Self::Cuda(_))
+    }
+
+    /// Bytes of the device's own memory that nobody holds; none for the processor, whose memory is the machine's.
+    pub fn free_bytes(&self) -> Option<usize> {
         match self {
-            Self::Cpu(cpu) => cpu.pool.peak_bytes(),
-            Self::Cuda(cuda) => cuda.peak_bytes(),
+            Self::Cpu(_) => None,
+            Self::Cuda(cuda) => Some(cuda.free_bytes()),
         }
     }
 
     /// Waits until all work given to the device is done, for those who time it.
     pub fn synchronise(&self) {
-        if let Self::Cuda(cuda) = self {
-            cuda.synchronise();
-        }
-    }
-}
-
-impl Cpu {
-    /// Refuses tensors that would need more memory than this at once, as if the machine had no more: with
-    /// [`DeviceError::OutOfMachineMemory`]. What kernels work with in between does not count.
-    pub fn limit_memory(&self, bytes: usize) {
-        self.pool.limit(bytes);
-    }
-
-    /// The memory that tensors take now.
-    pub fn live_bytes(&self) -> usize {
-        self.pool.live_bytes()
-    }
-}
-
-impl fmt::Debug for Cpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cpu({:?})", self.isa)
+        self.backend().synchronise();
     }
 }
 
@@ -111,22 +99,12 @@ impl Tensor {
     pub fn from_slice(device: &Device, shape: impl Into<Shape>, values: &[f32]) -> Self {
         let shape = shape.into();
         assert_eq!(values.len(), shape.volume(), "{} values for a tensor of shape {shape}", values.len());
-        let mut tensor = Self::uninitialised(device, shape);
-        match &tensor.storage {
-            Storage::Cpu(..) => tensor.values_mut().copy_from_slice(values),
-            Storage::Cuda(buffer) => buffer.cuda().upload(bytemuck::cast_slice(values), buffer.pointer()),
-        }
-        tensor
+        device.backend().upload(shape, values)
     }
 
     /// A tensor whose values are all the same.
     pub fn full(device: &Device, shape: impl Into<Shape>, value: f32) -> Self {
-        let mut tensor = Self::uninitialised(device, shape);
-        match tensor.on_gpu() {
-            None => tensor.values_mut().fill(value),
-            Some(_) => cuda::ops::elementwise::fill(&tensor, value),
-        }
-        tensor
+        device.backend().full(shape.into(), value)
     }
 
     /// A tensor of zeros.
@@ -134,20 +112,14 @@ impl Tensor {
         Self::full(device, shape, 0.0)
     }
 
-    /// A tensor with whatever values an earlier one left: the caller writes all of them.
-    pub(crate) fn uninitialised(device: &Device, shape: impl Into<Shape>) -> Self {
-        let shape = shape.into();
-        let storage = match device {
-            Device::Cpu(cpu) => Storage::Cpu(cpu.clone(), Arc::new(cpu.pool.take(shape.volume()))),
-            Device::Cuda(cuda) => {
-                Storage::Cuda(Arc::new(cuda::Buffer::new(cuda, shape.volume(), Element::F32)))
-            }
-        };
-        Self { shape, storage }
+    /// A tensor of a processor's buffer.
+    pub(crate) fn of_cpu(cpu: &Cpu, buffer: Buffer, shape: Shape) -> Self {
+        debug_assert_eq!(buffer.len(), shape.volume());
+        Self { shape, storage: Storage::Cpu(cpu.clone(), Arc::new(buffer)) }
     }
 
     /// A tensor of a GPU's buffer.
-    pub(crate) fn from_gpu(buffer: cuda::Buffer, shape: Shape) -> Self {
+    pub(crate) fn of_gpu(buffer: cuda::Buffer, shape: Shape) -> Self {
         debug_assert_eq!(buffer.len(), shape.volume());
         Self { shape, storage: Storage::Cuda(Arc::new(buffer)) }
     }
@@ -170,7 +142,7 @@ impl Tensor {
             *buffer = Arc::new(copy);
         }
         let unique = Arc::get_mut(buffer).expect("a buffer just made unique");
-        unique.forget_twins();
+        unique.forget_casts();
         unique
     }
 
@@ -182,11 +154,20 @@ impl Tensor {
         }
     }
 
-    /// A tensor of another shape on the same device, to be filled by `write`.
-    pub(crate) fn filled(&self, shape: impl Into<Shape>, write: impl FnOnce(&mut [f32])) -> Self {
-        let mut tensor = Self::uninitialised(&self.device(), shape);
-        write(tensor.values_mut());
-        tensor
+    /// Its device's kernels.
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        match &self.storage {
+            Storage::Cpu(cpu, _) => cpu,
+            Storage::Cuda(buffer) => buffer.cuda(),
+        }
+    }
+
+    /// How its values are stored.
+    pub(crate) fn element(&self) -> Element {
+        match &self.storage {
+            Storage::Cpu(..) => Element::F32,
+            Storage::Cuda(buffer) => buffer.element(),
+        }
     }
 
     /// Its sizes.
@@ -199,14 +180,6 @@ impl Tensor {
         match &self.storage {
             Storage::Cpu(cpu, _) => Device::Cpu(cpu.clone()),
             Storage::Cuda(buffer) => Device::Cuda(buffer.cuda().clone()),
-        }
-    }
-
-    /// The instruction set its device computes with.
-    pub(crate) fn isa(&self) -> Isa {
-        match &self.storage {
-            Storage::Cpu(cpu, _) => cpu.isa,
-            Storage::Cuda(_) => panic!("{OTHER_DEVICE}"),
         }
     }
 
@@ -229,22 +202,7 @@ impl Tensor {
 
     /// The values of several tensors of one device, which is waited for only once.
     pub fn to_vecs(tensors: &[&Self]) -> Vec<Vec<f32>> {
-        let Some(cuda) = tensors.first().and_then(|first| first.on_gpu()).map(cuda::Buffer::cuda) else {
-            return tensors.iter().map(|tensor| tensor.values().to_vec()).collect();
-        };
-        let wide: Vec<Self> = tensors.iter().map(|tensor| cuda::ops::wide(tensor)).collect();
-        let mut values: Vec<Vec<f32>> = wide.iter().map(|tensor| vec![0.0; tensor.shape.volume()]).collect();
-        let mut parts: Vec<(u64, &mut [u8])> = wide
-            .iter()
-            .zip(&mut values)
-            .map(|(tensor, values)| {
-                let buffer = cuda::ops::buffer(tensor);
-                assert_eq!(buffer.cuda().identity(), cuda.identity(), "{OTHER_DEVICE}");
-                (buffer.pointer(), bytemuck::cast_slice_mut(&mut values[..]))
-            })
-            .collect();
-        cuda.download(&mut parts);
-        values
+        tensors.first().map_or_else(Vec::new, |first| first.backend().read(tensors))
     }
 
     /// Whether two tensors share their values, so that they are the same until one is changed.
@@ -264,10 +222,7 @@ impl Tensor {
             "only a single value is an item, not a tensor of shape {}",
             self.shape
         );
-        match &self.storage {
-            Storage::Cpu(..) => self.values()[0],
-            Storage::Cuda(_) => self.to_vec()[0],
-        }
+        self.to_vec()[0]
     }
 
     pub(crate) fn values(&self) -> &[f32] {
@@ -281,7 +236,7 @@ impl Tensor {
     pub(crate) fn values_mut(&mut self) -> &mut [f32] {
         let Storage::Cpu(cpu, buffer) = &mut self.storage else { panic!("{OTHER_DEVICE}") };
         if Arc::get_mut(buffer).is_none() {
-            let mut copy = cpu.pool.take(buffer.len());
+            let mut copy = cpu.buffer(buffer.len());
             copy.copy_from_slice(buffer);
             *buffer = Arc::new(copy);
         }
@@ -294,18 +249,12 @@ impl Tensor {
     }
 
     /// As [`lerp`](Self::lerp) for many pairs of tensors on one device, which a GPU does at once.
-    pub fn lerp_all(mut pairs: Vec<(&mut Self, &Self)>, share: f32) {
+    pub fn lerp_all(pairs: Vec<(&mut Self, &Self)>, share: f32) {
         for (a, b) in &pairs {
             assert_eq!(a.shape, b.shape, "lerp takes two tensors of one shape");
         }
-        if pairs.first().is_some_and(|(a, _)| a.on_gpu().is_some()) {
-            return cuda::ops::optim::lerp(pairs, share);
-        }
-        // What may need memory comes first: where there is none, nothing has moved.
-        pairs.iter_mut().for_each(|(a, _)| _ = a.values_mut());
-        for (a, b) in pairs {
-            let isa = a.isa();
-            crate::cpu::elementwise::update(isa, a.values_mut(), b.values(), |a, b| a + share * (b - a));
+        if let Some(device) = pairs.first().map(|(a, _)| a.device()) {
+            device.backend().lerp(pairs, share);
         }
     }
 

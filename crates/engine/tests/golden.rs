@@ -103,6 +103,8 @@ fn operation(case: &Value) -> Operation {
         "mean" => Operation::Mean,
         "sum_rows" => Operation::SumRows,
         "global_average_pool" => Operation::GlobalAveragePool,
+        "broadcast_rows" => Operation::BroadcastRows { shape: counts("shape") },
+        "broadcast_pixels" => Operation::BroadcastPixels { height: count("height"), width: count("width") },
         "add" => Operation::Add,
         "sub" => Operation::Sub,
         "mul" => Operation::Mul,
@@ -150,7 +152,7 @@ fn every_operation_follows_pytorch() {
         }
     }
     // Every method of `Operation::apply`.
-    assert_eq!(seen.len(), 41, "operations with golden values: {seen:?}");
+    assert_eq!(seen.len(), 43, "operations with golden values: {seen:?}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub(crate) struct HostBatch {
     frame: Frame,
 }
 
-/// A batch on its way to a GPU.
+/// A batch on its way to a device.
 pub(crate) struct Sent {
     stage: Stage,
     /// The images' shape.
@@ -150,8 +150,8 @@ impl TrainingSet {
             recipe: recipe.clone(),
         };
         let alike = (0..cases.len()).all(|at| size(at) == size(0));
-        let resident = match device {
-            Device::Cuda(cuda) if alike && !cases.is_on_disk() => Resident::new(&set, &all(&cases)?, cuda)?,
+        let resident = match device.free_bytes() {
+            Some(free) if alike && !cases.is_on_disk() => Resident::new(&set, &all(&cases)?, device, free)?,
             _ => None,
         };
         set.held = match resident {
@@ -314,17 +314,10 @@ impl TrainingSet {
 impl HostBatch {
     /// The batch on a device.
     pub fn on(self, device: &Device) -> Batch {
-        if let Device::Cuda(cuda) = device {
-            return self.send(Stage::new(cuda)).received().0;
-        }
-        let annotations: Vec<f32> = self.annotations.iter().copied().map(f32::from).collect();
-        let images = Tensor::from_slice(device, self.image_shape(), &self.images);
-        let annotations = Tensor::from_slice(device, self.annotation_shape(), &annotations);
-        let areas = Tensor::from_slice(device, [self.areas.len()], &self.areas);
-        self.frame.with(images, annotations, areas)
+        self.send(Stage::new(device)).received().0
     }
 
-    /// Begins to copy it to a GPU.
+    /// Begins to send it to a device.
     pub fn send(self, mut stage: Stage) -> Sent {
         // Annotations as bytes: a quarter crosses.
         stage.send(&self.images, &self.annotations);

@@ -41,10 +41,9 @@ pub(crate) fn masks(logits: &Var) -> Var {
 
 /// 1 for foreground channels, 0 for the background, which comes first.
 fn foreground_mask(device: &Device, pixels: usize, channels: usize) -> Tensor {
-    // A product on the device, since a GPU would have to wait for so many values to cross.
     let row: Vec<f32> = (0..channels).map(|channel| f32::from(channel > 0)).collect();
     let row = Var::constant(Tensor::from_slice(device, [1, channels], &row));
-    Var::constant(Tensor::full(device, [pixels, 1], 1.0)).matmul(&row).into_tensor()
+    repeated(&row, pixels).into_tensor()
 }
 
 /// Annotations with the background's channel set to 0, to be compared with [`foreground`].
@@ -100,8 +99,10 @@ pub(crate) fn cross_entropy_distances(
         // Σ_p ln Σ_c e^{o_c}: the cross-entropy with the first class, plus that class's logits.
         let pixels = rows * size / channels;
         let flat = logits.reshape([pixels, channels]);
-        let to_first = flat.cross_entropy(&vec![0; pixels]);
-        let first = flat.matmul(&Var::constant(first_column(&logits.device(), channels)));
+        let first: Vec<f32> = (0..channels).map(|channel| f32::from(channel == 0)).collect();
+        let first = Var::constant(Tensor::from_slice(&logits.device(), [1, channels], &first));
+        let to_first = flat.cross_entropy_soft(repeated(&first, pixels).tensor());
+        let first = flat.matmul(&first.reshape([channels, 1]));
         to_first.add(&first.reshape([pixels])).reshape([rows, size / channels]).sum_rows()
     };
     let annotations = Var::constant(annotations.clone());
@@ -112,11 +113,6 @@ pub(crate) fn cross_entropy_distances(
     let (j, k) = (rows / batch, annotations.shape()[0] / batch);
     let distance = |(i, product): (usize, &f32)| normaliser[i / (j * k) * j + i % j] - product;
     (products.iter().enumerate().map(distance).collect(), others)
-}
-
-fn first_column(device: &Device, channels: usize) -> Tensor {
-    let values: Vec<f32> = (0..channels).map(|channel| f32::from(channel == 0)).collect();
-    Tensor::from_slice(device, [channels, 1], &values)
 }
 
 /// The reconstruction loss of each row against a soft target, in the recipe's distance.
@@ -209,12 +205,14 @@ impl Compared {
         let to_annotations = self.to_annotations.straight_through(&exact(&self.annotations, &self.masks));
         let among = jaccard_distances(&self.outputs, &self.outputs, batch, SOFTNESS)
             .straight_through(&exact(&self.masks, &self.masks));
-        let fit = to_annotations.mul(&repeated(probabilities, k)).mul(&across(&weights, j));
+        let fit =
+            to_annotations.mul(&repeated(probabilities, k)).mul(&weights.broadcast_rows([batch * k, j]));
         // A soft output is not at distance 0 from itself and must not be drawn to be.
         let different: Vec<f32> = (0..j * j).map(|i| f32::from(i / j != i % j)).collect();
-        let different = Var::constant(Tensor::from_slice(&device, [j, j], &different));
-        let different = different.gather_rows(&(0..batch * j).map(|row| row % j).collect::<Vec<_>>());
-        let pairs = across(&probabilities.reshape([batch * j]), j).mul(&repeated(probabilities, j));
+        let different = Var::constant(Tensor::from_slice(&device, [1, j * j], &different));
+        let different = repeated(&different, batch).reshape([batch * j, j]);
+        let column = probabilities.reshape([batch * j]).broadcast_rows([batch * j, j]);
+        let pairs = column.mul(&repeated(probabilities, j));
         let spread = among.mul(&different).mul(&pairs);
 
         let (fit, spread) =
@@ -250,19 +248,14 @@ fn distance_to_nothing(rows: &Var, epsilon: f32) -> Var {
 fn jaccard_distances(left: &Var, right: &Var, batch: usize, epsilon: f32) -> Var {
     let (k, j) = (left.shape()[0] / batch, right.shape()[0] / batch);
     let common = left.batched_inner_products(right, batch);
-    let areas = across(&left.sum_rows(), j).add(&repeated(&right.sum_rows().reshape([batch, j]), k));
+    let rows = left.sum_rows().broadcast_rows([batch * k, j]);
+    let areas = rows.add(&repeated(&right.sum_rows().reshape([batch, j]), k));
     let union = areas.sub(&common);
     common.add_scalar(epsilon).div(&union.add_scalar(epsilon)).scale(-1.0).add_scalar(1.0)
 }
 
 /// Each row `times` times.
 fn repeated(matrix: &Var, times: usize) -> Var {
-    let rows: Vec<usize> = (0..matrix.shape()[0] * times).map(|row| row / times).collect();
-    matrix.gather_rows(&rows)
-}
-
-/// A column as a matrix of `width` equal columns.
-fn across(column: &Var, width: usize) -> Var {
-    let ones = Var::constant(Tensor::full(&column.device(), [1, width], 1.0));
-    column.reshape([column.shape()[0], 1]).matmul(&ones)
+    let [rows, width] = *matrix.shape() else { unreachable!("rows are a matrix") };
+    matrix.broadcast_pixels(times, 1).reshape([rows * times, width])
 }

@@ -7,9 +7,9 @@ use crate::error::caught;
 use crate::model::Model;
 use crate::predict::{predict_batch, tensor_of};
 use crate::recipe::{MethodKind, Recipe};
-use crate::train::{StepResult, step};
+use crate::train::{Losses, StepResult, forward, step};
 use multivalued_data::{Image, Prediction};
-use multivalued_engine::{Adam, Device, Parameters};
+use multivalued_engine::{Adam, Device, Listed, Parameters, Tape};
 
 /// The networks of the recipe's method, with their parameters.
 pub struct Network(Kind);
@@ -99,6 +99,24 @@ impl Network {
             Kind::ProbabilisticUnet(network) => network.step(adam, recipe, batch, number, progress),
             Kind::Unet(network) => network.step(adam, recipe, batch, number, progress),
         }
+    }
+
+    /// The operations of one step of training, with what each took. Nothing moves.
+    pub(crate) fn operations(
+        &self,
+        recipe: &Recipe,
+        batch: &Batch,
+        number: u64,
+        progress: f32,
+    ) -> Vec<Listed> {
+        let tape = Tape::timed(self.parameters());
+        let losses: Losses = match &self.0 {
+            Kind::Multivalued(model) => forward(model, &tape, recipe, batch, progress).losses,
+            Kind::ProbabilisticUnet(network) => network.step_losses(&tape, recipe, batch, number),
+            Kind::Unet(network) => network.losses(&tape, recipe, batch),
+        };
+        let total = losses.total();
+        tape.listed(&total).1
     }
 
     /// The weighted set of each of a batch of normalised images of one size.

@@ -1,11 +1,12 @@
 //! `bench`: how fast this machine is at what the program does.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use multivalued::Recipe;
 use multivalued::predict::predict_cases;
 use multivalued::train::Trainer;
+use multivalued_engine::Listed;
 
 use crate::columns::two_columns;
 use crate::device::{DeviceChoice, description};
@@ -15,7 +16,9 @@ use crate::terminal::say_lines;
 
 /// Measure this machine: the device's peak, a training step and a prediction of a recipe's model
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  multivalued bench\n  multivalued bench shapes --steps 5")]
+#[command(
+    after_help = "Examples:\n  multivalued bench\n  multivalued bench shapes --steps 5\n  multivalued bench lidc --ops"
+)]
 pub struct Bench {
     /// A recipe that comes with the program, or a .toml file
     #[arg(default_value = "shapes-tiny")]
@@ -26,6 +29,9 @@ pub struct Bench {
     /// Steps to measure
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
+    /// List the operations of a training step: shapes, parameters, memory and time of each
+    #[arg(long)]
+    ops: bool,
     /// What computes: auto, cpu or cuda:N
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -79,8 +85,48 @@ impl Bench {
             ("training step", format!("{:.1} ms ({:.1} images/s)", 1e3 * step, batch as f64 / step)),
             ("prediction", format!("{:.2} ms an image, all hypotheses", 1e3 * predict)),
         ];
-        say_lines(&two_columns(&rows.map(|(name, value)| (name.to_owned(), value))))
+        say_lines(&two_columns(&rows.map(|(name, value)| (name.to_owned(), value))))?;
+        if self.ops {
+            say_lines("")?;
+            say_lines(&listing(&trainer.operations()?))?;
+        }
+        Ok(())
     }
+}
+
+/// The operations of a step as a table, with a line of sums.
+fn listing(operations: &[Listed]) -> String {
+    let milliseconds = |time: Duration| format!("{:.3}", 1e3 * time.as_secs_f64());
+    let mebibytes = |bytes: usize| format!("{:.2}", bytes as f64 / (1u64 << 20) as f64);
+    let row = |name: String, shapes: String, parameters: usize, bytes: usize, times: [Duration; 2]| {
+        let [forward, backward] = times.map(milliseconds);
+        [name, shapes, parameters.to_string(), mebibytes(bytes), forward, backward]
+    };
+    let head = ["operation", "shapes", "parameters", "MiB", "forward ms", "backward ms"].map(str::to_owned);
+    let of = |op: &Listed| {
+        let operands: Vec<String> = op.operands.iter().map(ToString::to_string).collect();
+        let shapes = format!("{} -> {}", operands.join(" "), op.result);
+        row(op.name.clone(), shapes, op.parameters, op.bytes, [op.forward, op.backward])
+    };
+    let times = [|op: &Listed| op.forward, |op: &Listed| op.backward];
+    let sums = row(
+        format!("{} operations", operations.len()),
+        String::new(),
+        operations.iter().map(|op| op.parameters).sum(),
+        operations.iter().map(|op| op.bytes).sum(),
+        times.map(|time| operations.iter().map(time).sum()),
+    );
+    let rows: Vec<[String; 6]> = [head].into_iter().chain(operations.iter().map(of)).chain([sums]).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let line = |row: &[String; 6]| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 | 1 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

@@ -363,4 +363,9 @@ fn the_machine_is_measured() {
     for part in ["GFLOP/s", "training step", "ms an image"] {
         assert!(said.contains(part), "{said}");
     }
+    assert!(!said.contains("conv 3x3"), "only where they are asked for: {said}");
+    let listed = place.run(&["bench", "tiny.toml", "--steps", "1", "--ops"]).succeeds().out;
+    for part in ["operation ", "parameters", "conv 3x3", " -> [", "resize", "backward ms", " operations"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
 }

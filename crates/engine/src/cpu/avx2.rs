@@ -60,4 +60,9 @@ impl Simd for Avx2 {
         // SAFETY: see `splat`.
         unsafe { _mm256_max_ps(a, b) }
     }
+    #[inline(always)]
+    fn where_positive(self, mask: Self::V, value: Self::V) -> Self::V {
+        // SAFETY: see `splat`.
+        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(mask, _mm256_setzero_ps()), value) }
+    }
 }

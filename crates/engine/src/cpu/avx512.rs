@@ -60,4 +60,9 @@ impl Simd for Avx512 {
         // SAFETY: see `splat`.
         unsafe { _mm512_max_ps(a, b) }
     }
+    #[inline(always)]
+    fn where_positive(self, mask: Self::V, value: Self::V) -> Self::V {
+        // SAFETY: see `splat`.
+        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(mask, _mm512_setzero_ps()), value) }
+    }
 }

@@ -4,45 +4,22 @@
 //! The direct 3x3 form copies a block of rows into a zero-padded strip; a window is then three runs
 //! of 3·channels contiguous values, which the register-blocked products read where they lie.
 
-use super::matmul::{
-    Epilogue, OuterProducts, RowsTimesMatrix, Runs, column_sums, matmul, matmul_tn, with_padded,
-};
+use super::blocked::{OuterProducts, RowsTimesMatrix, Runs};
+use super::epilogue::{Finish, with_padded};
+use super::matmul::{column_sums, matmul, matmul_tn};
 use super::parallel::{Output, Parts, for_each_task};
 use super::simd::{Isa, Kernel, Simd};
 use super::{scratch, winograd};
+use crate::backend::{ConvShape, Epilogue};
 use crate::shape::Shape;
 
-/// The sizes of a convolution: images [batch, height, width, inputs] to [batch, height, width,
-/// outputs], weights [kernel, kernel, inputs, outputs].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ConvShape {
-    pub batch: usize,
-    pub height: usize,
-    pub width: usize,
-    pub inputs: usize,
-    pub outputs: usize,
-    /// 1 or 3.
-    pub kernel: usize,
-}
-
-impl ConvShape {
-    pub fn pixels(self) -> usize {
-        Shape::from([self.batch, self.height, self.width]).volume()
-    }
-
-    /// The same convolution seen from its output: what the data gradient computes.
-    fn reversed(self) -> Self {
-        Self { inputs: self.outputs, outputs: self.inputs, ..self }
-    }
-
-    fn check(self, x: usize, weights: usize, out: usize) {
-        assert!(self.kernel == 1 || self.kernel == 3, "kernel {}x{0}: only 1x1 and 3x3", self.kernel);
-        let image = |channels| Shape::from([self.pixels(), channels]).volume();
-        let needed = Shape::from([self.kernel, self.kernel, self.inputs, self.outputs]).volume();
-        assert_eq!(x, image(self.inputs), "{self:?}: input of {x} values");
-        assert_eq!(weights, needed, "{self:?}: weights");
-        assert_eq!(out, image(self.outputs), "{self:?}: output of {out} values");
-    }
+/// Panics where the buffers are not of the sizes that the shape says: kernels read them without looking.
+fn check(shape: ConvShape, x: usize, weights: usize, out: usize) {
+    assert!(shape.kernel == 1 || shape.kernel == 3, "kernel {}x{0}: only 1x1 and 3x3", shape.kernel);
+    let image = |channels| Shape::from([shape.pixels(), channels]).volume();
+    assert_eq!(x, image(shape.inputs), "{shape:?}: input of {x} values");
+    assert_eq!(weights, shape.weight_shape().volume(), "{shape:?}: weights");
+    assert_eq!(out, image(shape.outputs), "{shape:?}: output of {out} values");
 }
 
 /// `out = epilogue(x ⋆ weights)`.
@@ -51,18 +28,18 @@ pub(crate) fn forward(
     shape: ConvShape,
     x: &[f32],
     weights: &[f32],
-    epilogue: Epilogue,
+    epilogue: Epilogue<[f32]>,
     out: &mut [f32],
 ) {
-    shape.check(x.len(), weights.len(), out.len());
+    check(shape, x.len(), weights.len(), out.len());
     if out.is_empty() {
         return;
     }
     if let Some(bias) = epilogue.bias {
         assert_eq!(bias.len(), shape.outputs, "{shape:?}: bias of {} values", bias.len());
     }
-    if let Some(residual) = epilogue.residual {
-        assert_eq!(residual.len(), out.len(), "{shape:?}: residual of {} values", residual.len());
+    for values in [epilogue.residual, epilogue.mask].into_iter().flatten() {
+        assert_eq!(values.len(), out.len(), "{shape:?}: residual or mask of {} values", values.len());
     }
     if shape.kernel == 1 {
         matmul(isa, x, weights, shape.inputs, shape.outputs, epilogue, out);
@@ -73,16 +50,23 @@ pub(crate) fn forward(
     }
 }
 
-/// The gradient of the input: `dx = dy ⋆ flipped, transposed weights`.
-pub(crate) fn data_gradient(isa: Isa, shape: ConvShape, dy: &[f32], weights: &[f32], dx: &mut [f32]) {
-    let taps = shape.kernel * shape.kernel;
-    let (inputs, outputs) = (shape.inputs, shape.outputs);
+/// [`forward`] with weights [kernel, kernel, outputs, inputs] that are turned around and transposed first: how a
+/// gradient goes back through a convolution.
+pub(crate) fn flipped_forward(
+    isa: Isa,
+    shape: ConvShape,
+    x: &[f32],
+    weights: &[f32],
+    epilogue: Epilogue<[f32]>,
+    out: &mut [f32],
+) {
+    let (taps, size) = (shape.taps(), shape.inputs * shape.outputs);
     scratch::with(weights.len(), |flipped| {
         for tap in 0..taps {
-            let from = &weights[(taps - 1 - tap) * inputs * outputs..][..inputs * outputs];
-            super::matmul::transpose(from, outputs, &mut flipped[tap * inputs * outputs..]);
+            let from = &weights[(taps - 1 - tap) * size..][..size];
+            super::matmul::transpose(from, shape.inputs, &mut flipped[tap * size..]);
         }
-        forward(isa, shape.reversed(), dy, flipped, Epilogue::NONE, dx);
+        forward(isa, shape, x, flipped, epilogue, out);
     });
 }
 
@@ -95,7 +79,7 @@ pub(crate) fn weight_gradient(
     dw: &mut [f32],
     db: Option<&mut [f32]>,
 ) {
-    shape.check(x.len(), dw.len(), dy.len());
+    check(shape, x.len(), dw.len(), dy.len());
     if let Some(db) = db {
         assert_eq!(db.len(), shape.outputs, "{shape:?}: bias gradient of {} values", db.len());
         column_sums(isa, dy, shape.outputs, db);
@@ -158,7 +142,7 @@ fn direct_forward(
     shape: ConvShape,
     x: &[f32],
     weights: &[f32],
-    epilogue: Epilogue,
+    epilogue: Epilogue<[f32]>,
     out: &mut [f32],
 ) {
     let isa = isa.for_channels(shape.outputs);
@@ -175,7 +159,7 @@ fn direct_padded_forward(
     shape: ConvShape,
     x: &[f32],
     weights: &[f32],
-    epilogue: Epilogue,
+    epilogue: Epilogue<[f32]>,
     out: &mut [f32],
 ) {
     let blocks = RowBlocks::new(shape);
@@ -199,9 +183,7 @@ fn direct_padded_forward(
                     matrix: weights.as_ptr(),
                     matrix_stride: shape.outputs.next_multiple_of(isa.lanes()),
                     columns: shape.outputs,
-                    bias: epilogue.bias.map(<[f32]>::as_ptr),
-                    residual: epilogue.residual.map(|residual| residual[at..].as_ptr()),
-                    relu: epilogue.relu,
+                    finish: Finish::new(epilogue, at),
                     out: out.at(at, rows * out_row),
                     out_stride: shape.outputs,
                 },
@@ -225,11 +207,11 @@ impl Kernel for DirectRows {
         for row in 0..self.rows {
             // SAFETY: the strip holds rows + 2 padded rows, so that three runs of 3·inputs values
             // start at each of `width` pixels of row `row`; weights and bias are padded to whole
-            // vectors; the output (and residual) rows are this task's own, and sizes were checked.
+            // vectors; the output rows (and those of residual and mask) are this task's own, and sizes were checked.
             unsafe {
                 let product = RowsTimesMatrix {
                     x: self.product.x.add(row * self.strip_row),
-                    residual: self.product.residual.map(|residual| residual.add(row * self.out_row)),
+                    finish: self.product.finish.add(row * self.out_row, 0),
                     out: self.product.out.add(row * self.out_row),
                     ..self.product
                 };

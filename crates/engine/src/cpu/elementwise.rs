@@ -45,6 +45,16 @@ pub(crate) fn map(isa: Isa, x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32 +
     );
 }
 
+/// `values[i] = f(values[i])`
+pub(crate) fn map_in_place(isa: Isa, values: &mut [f32], f: impl Fn(f32) -> f32 + Send + Sync) {
+    for_each_chunk(
+        isa,
+        values,
+        #[inline(always)]
+        |_, values| values.iter_mut().for_each(|value| *value = f(*value)),
+    );
+}
+
 /// `out[i] = f(a[i], b[i])`
 pub(crate) fn zip(
     isa: Isa,

@@ -54,8 +54,8 @@ impl Drop for Buffer {
     }
 }
 
-/// Free buffers by size. Holds, in use and free together, at most twice the memory that was ever in
-/// use at once (a step needs its sizes at different times, so all of them together are more than its
+/// Free buffers by size. The sum of those in use and those free is at most twice the memory that was ever in
+/// use at once (a step needs its sizes at different times, so that their sum is more than its
 /// peak); beyond that, the sizes that were not asked for the longest go first.
 #[derive(Default)]
 pub(crate) struct Pool {

@@ -1,31 +1,48 @@
-//! CPU kernels. Beside `cuda` the only place with `unsafe`: vector instructions, and outputs that several
-//! tasks write at once. Everything takes slices and plain shapes and checks their sizes; nothing here
-//! knows of tensors or gradients.
+//! The processor: an implementation of [`Backend`](crate::backend::Backend). Beside `cuda` the only place with `unsafe`:
+//! vector instructions, and outputs that several tasks write at once.
+//!
+//! | file | what it is for |
+//! |---|---|
+//! | `device`, `memory` | the device with its pool of buffers |
+//! | `values`, `images`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family |
+//! | `blocked`, `epilogue` | the two register-blocked products that most time is spent in, and what becomes of their sums |
+//! | `conv`, `winograd`, `matmul`, `norm`, `resize`, `elementwise`, `math` | loops over slices, which check their sizes |
+//! | `simd`, `avx512`, `avx2`, `neon`, `simd128`, `portable` | the vector operations, by instruction set |
+//! | `parallel`, `scratch` | tasks for threads, and working memory |
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-pub(crate) mod conv;
-pub(crate) mod elementwise;
-pub(crate) mod math;
+mod blocked;
+mod conv;
+mod device;
+mod elementwise;
+mod epilogue;
+mod images;
+mod math;
+mod matmul;
 pub(crate) mod memory;
-
-pub(crate) mod matmul;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-pub(crate) mod norm;
-pub(crate) mod parallel;
-pub(crate) mod peak;
+mod norm;
+mod norms;
+mod parallel;
+mod peak;
 mod portable;
-pub(crate) mod resize;
+mod products;
+mod resize;
+mod rows;
 mod scratch;
 mod simd;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod simd128;
 #[cfg(test)]
 mod tests;
+mod training;
+mod values;
 mod winograd;
 
+pub use device::Cpu;
 pub use simd::Isa;

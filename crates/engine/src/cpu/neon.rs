@@ -51,4 +51,12 @@ impl Simd for Neon {
         // SAFETY: every 64-bit Arm has NEON.
         unsafe { vmaxq_f32(a, b) }
     }
+    #[inline(always)]
+    fn where_positive(self, mask: Self::V, value: Self::V) -> Self::V {
+        // SAFETY: every 64-bit Arm has NEON.
+        unsafe {
+            let positive = vcgtq_f32(mask, vdupq_n_f32(0.0));
+            vreinterpretq_f32_u32(vandq_u32(positive, vreinterpretq_u32_f32(value)))
+        }
+    }
 }

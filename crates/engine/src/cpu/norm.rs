@@ -5,15 +5,7 @@ use super::elementwise::Compiled;
 use super::parallel::{Output, for_each_task};
 use super::scratch;
 use super::simd::{Isa, Kernel, Simd};
-
-/// Images [batch, pixels, channels]; the channels fall into `groups` of neighbours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NormShape {
-    pub batch: usize,
-    pub pixels: usize,
-    pub channels: usize,
-    pub groups: usize,
-}
+use crate::backend::NormShape;
 
 /// Pixels per chunk of a channel sum.
 const SUM_PIXELS: usize = 512;
@@ -144,14 +136,8 @@ impl Kernel for PairSums<'_> {
     }
 }
 
-/// What a forward pass leaves for the backward pass: mean and 1/σ per image and group.
-#[derive(Clone)]
-pub(crate) struct GroupStatistics {
-    pub mean: Vec<f32>,
-    pub inverse_std: Vec<f32>,
-}
-
-/// `y = relu((x − mean) / √(var + ε) · scale + shift + residual)`, relu and residual optional.
+/// `y = relu((x − mean) / √(var + ε) · scale + shift + residual)`, relu and residual optional. Leaves mean and 1/σ
+/// of each image and group for the backward pass.
 pub(crate) fn forward(
     isa: Isa,
     shape: NormShape,
@@ -161,7 +147,8 @@ pub(crate) fn forward(
     residual: Option<&[f32]>,
     relu: bool,
     y: &mut [f32],
-) -> GroupStatistics {
+    statistics: &mut [f32],
+) {
     let NormShape { batch, pixels, channels, groups } = shape;
     let per_group = shape.per_group();
     assert!(x.len() == batch * pixels * channels && y.len() == x.len(), "{shape:?}: {} values", x.len());
@@ -178,8 +165,6 @@ pub(crate) fn forward(
         },
         &mut sums,
     );
-    let mut statistics =
-        GroupStatistics { mean: vec![0.0; batch * groups], inverse_std: vec![0.0; batch * groups] };
     // Per image and channel: y = (x − centre) · factor + offset. The centre is the mean in f32, what it
     // lost in rounding is in the offset: so nothing cancels where the mean is large against σ.
     let zeros = || vec![0.0; batch * channels];
@@ -205,8 +190,8 @@ pub(crate) fn forward(
                 .sum::<f64>()
                 / n;
             let inverse_std = 1.0 / (variance.max(0.0) + f64::from(epsilon)).sqrt();
-            statistics.mean[image * groups + group] = mean as f32;
-            statistics.inverse_std[image * groups + group] = inverse_std as f32;
+            let at = 2 * (image * groups + group);
+            (statistics[at], statistics[at + 1]) = (mean as f32, inverse_std as f32);
             for c in members {
                 let factor = inverse_std * f64::from(scale[c]);
                 let centre = mean as f32;
@@ -245,7 +230,6 @@ pub(crate) fn forward(
             }
         },
     );
-    statistics
 }
 
 /// The gradients of x (written over `dy`), scale and shift, for `dy` already past relu and residual.
@@ -258,7 +242,7 @@ pub(crate) fn backward(
     shape: NormShape,
     x: &[f32],
     scale: &[f32],
-    statistics: &GroupStatistics,
+    statistics: &[f32],
     dy: &mut [f32],
     (d_scale, d_shift): (&mut [f32], &mut [f32]),
 ) {
@@ -274,7 +258,7 @@ pub(crate) fn backward(
                 let first = image * image_values + range.start * channels;
                 let values = first..first + range.len() * channels;
                 let means: Vec<f32> =
-                    (0..channels).map(|c| statistics.mean[image * groups + c / per_group]).collect();
+                    (0..channels).map(|c| statistics[2 * (image * groups + c / per_group)]).collect();
                 isa.run(PairSums { x: &x[values.clone()], dy: Some(&dy[values]), origin: &means, sums });
             },
             &mut sums,
@@ -289,8 +273,8 @@ pub(crate) fn backward(
         for group in 0..groups {
             let members = group * per_group..(group + 1) * per_group;
             let n = (pixels * per_group) as f64;
-            let mean = f64::from(statistics.mean[image * groups + group]);
-            let inverse_std = f64::from(statistics.inverse_std[image * groups + group]);
+            let at = 2 * (image * groups + group);
+            let [mean, inverse_std] = [statistics[at], statistics[at + 1]].map(f64::from);
             let (mut plain, mut weighted) = (0.0f64, 0.0f64);
             for c in members.clone() {
                 d_shift[c] += first[c];

@@ -50,4 +50,8 @@ impl Simd for Portable {
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
         zip(a, b, |a, b| if a > b { a } else { b })
     }
+    #[inline(always)]
+    fn where_positive(self, mask: Self::V, value: Self::V) -> Self::V {
+        zip(mask, value, |mask, value| if mask > 0.0 { value } else { 0.0 })
+    }
 }

@@ -2,15 +2,8 @@
 
 use super::elementwise::for_each_row;
 use super::simd::Isa;
-
-/// Where the pixel grids of input and output are laid on each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Corners {
-    /// The centres of the corner pixels coincide.
-    Aligned,
-    /// The outer edges of the corner pixels coincide (PyTorch's and OpenCV's default).
-    HalfPixel,
-}
+use crate::backend::ResizeShape;
+use crate::backend::shapes::Corners;
 
 /// For each output index, two input indices and the second one's weight.
 fn taps(from: usize, to: usize, corners: Corners) -> Vec<(usize, usize, f32)> {
@@ -41,16 +34,6 @@ fn reversed(from: usize, taps: &[(usize, usize, f32)]) -> Vec<Vec<(usize, f32)>>
     sources
 }
 
-/// Images [batch, height, width, channels] before and after.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ResizeShape {
-    pub batch: usize,
-    pub from: [usize; 2],
-    pub to: [usize; 2],
-    pub channels: usize,
-    pub corners: Corners,
-}
-
 pub(crate) fn forward(isa: Isa, shape: ResizeShape, x: &[f32], out: &mut [f32]) {
     let ResizeShape { from: [h, w], to: [oh, ow], channels, corners, batch } = shape;
     assert!(x.len() == batch * h * w * channels && out.len() == batch * oh * ow * channels, "{shape:?}");
@@ -64,14 +47,14 @@ pub(crate) fn forward(isa: Isa, shape: ResizeShape, x: &[f32], out: &mut [f32]) 
         ow * channels,
         #[inline(always)]
         |row, out| {
-            let (image, (upper, lower, down)) = (row / oh, rows[row % oh]);
+            let (image, (upper, lower, wy)) = (row / oh, rows[row % oh]);
             let line = |y: usize| &x[(image * h + y) * w * channels..][..w * channels];
             let (upper, lower) = (line(upper), line(lower));
-            for (out, &(left, right, across)) in out.chunks_exact_mut(channels).zip(&columns) {
+            for (out, &(left, right, wx)) in out.chunks_exact_mut(channels).zip(&columns) {
                 let (a, b) = (&upper[left * channels..][..channels], &upper[right * channels..][..channels]);
                 let (c, d) = (&lower[left * channels..][..channels], &lower[right * channels..][..channels]);
-                let (wa, wb) = ((1.0 - down) * (1.0 - across), (1.0 - down) * across);
-                let (wc, wd) = (down * (1.0 - across), down * across);
+                let (wa, wb) = ((1.0 - wy) * (1.0 - wx), (1.0 - wy) * wx);
+                let (wc, wd) = (wy * (1.0 - wx), wy * wx);
                 for i in 0..channels {
                     out[i] = a[i] * wa + b[i] * wb + c[i] * wc + d[i] * wd;
                 }
@@ -96,11 +79,11 @@ pub(crate) fn backward(isa: Isa, shape: ResizeShape, dy: &[f32], dx: &mut [f32])
         |row, dx| {
             let (image, sources) = (row / h, &rows[row % h]);
             dx.fill(0.0);
-            for &(y, down) in sources {
+            for &(y, wy) in sources {
                 let line = &dy[(image * oh + y) * ow * channels..][..ow * channels];
                 for (dx, sources) in dx.chunks_exact_mut(channels).zip(&columns) {
-                    for &(x, across) in sources {
-                        let (weight, dy) = (down * across, &line[x * channels..][..channels]);
+                    for &(x, wx) in sources {
+                        let (weight, dy) = (wy * wx, &line[x * channels..][..channels]);
                         for i in 0..channels {
                             dx[i] += dy[i] * weight;
                         }

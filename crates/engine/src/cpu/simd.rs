@@ -38,6 +38,8 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The larger of each pair.
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `value` where `mask` is positive, else 0.
+    fn where_positive(self, mask: Self::V, value: Self::V) -> Self::V;
 }
 
 /// A computation that can be compiled for any instruction set.

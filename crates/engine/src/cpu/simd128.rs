@@ -45,4 +45,8 @@ impl Simd for Simd128 {
     fn max(self, a: Self::V, b: Self::V) -> Self::V {
         f32x4_pmax(b, a)
     }
+    #[inline(always)]
+    fn where_positive(self, mask: Self::V, value: Self::V) -> Self::V {
+        v128_and(f32x4_gt(mask, f32x4_splat(0.0)), value)
+    }
 }

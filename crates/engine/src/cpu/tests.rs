@@ -2,12 +2,12 @@
 //! checker should see (`docs/results.md` says which ones did). Tensors' buffers are rounded up to cache
 //! lines and would hide a read past the end. Instruction sets are compared with portable on the way.
 
-use super::conv::{self, ConvShape};
+use super::conv;
 use super::elementwise;
-use super::matmul::{self, Epilogue};
-use super::norm::{self, NormShape};
-use super::resize::{self, Corners, ResizeShape};
 use super::simd::Isa;
+use super::{matmul, norm, resize};
+use crate::backend::shapes::Corners;
+use crate::backend::{ConvShape, Epilogue, NormShape, ResizeShape};
 
 /// Reproducible values between -1 and 1, in a buffer without spare room.
 fn values(len: usize) -> Vec<f32> {
@@ -47,12 +47,21 @@ fn convolutions_stay_inside_their_buffers() {
                 let (x, weights) =
                     (values(shape.pixels() * inputs), values(kernel * kernel * inputs * outputs));
                 let (bias, residual) = (values(outputs), values(shape.pixels() * outputs));
-                let epilogue = Epilogue { bias: Some(&bias), residual: Some(&residual), relu: true };
+                let epilogue = Epilogue::<[f32]> {
+                    bias: Some(&bias),
+                    residual: Some(&residual),
+                    relu: true,
+                    mask: None,
+                };
+                let before = values(x.len());
                 compare(&shape, |isa| {
                     let mut out = values(residual.len());
                     conv::forward(isa, shape, &x, &weights, epilogue, &mut out);
                     let (mut dx, mut dw, mut db) = (values(x.len()), values(weights.len()), values(outputs));
-                    conv::data_gradient(isa, shape, &residual, &weights, &mut dx);
+                    let masked =
+                        Epilogue::<[f32]> { residual: Some(&before), mask: Some(&x), ..Epilogue::NONE };
+                    let back = shape.reversed();
+                    conv::flipped_forward(isa, back, &residual, &weights, masked, &mut dx);
                     conv::weight_gradient(isa, shape, &x, &residual, &mut dw, Some(&mut db));
                     vec![out, dx, dw, db]
                 });
@@ -67,7 +76,7 @@ fn products_stay_inside_their_buffers() {
         for k in [1, 5, 16] {
             for n in [1, 7, 8, 9, 16, 17, 31] {
                 let (a, b, bias, dy) = (values(m * k), values(k * n), values(n), values(m * n));
-                let epilogue = Epilogue { bias: Some(&bias), ..Epilogue::NONE };
+                let epilogue = Epilogue::<[f32]> { bias: Some(&bias), ..Epilogue::NONE };
                 compare(&(m, k, n), |isa| {
                     let (mut out, mut db, mut flipped) = (values(m * n), values(k * n), values(m * k));
                     let mut sums = values(n);
@@ -92,7 +101,8 @@ fn normalisation_stays_inside_its_buffers() {
             let (mut y, mut dy) = (values(x.len()), values(x.len()));
             let (mut d_scale, mut d_shift) = (values(channels), values(channels));
             let affine = (&scale[..], &shift[..]);
-            let statistics = norm::forward(isa, shape, 1e-3, &x, affine, Some(&residual), true, &mut y);
+            let mut statistics = values(2 * batch * groups);
+            norm::forward(isa, shape, 1e-3, &x, affine, Some(&residual), true, &mut y, &mut statistics);
             norm::backward(isa, shape, &x, &scale, &statistics, &mut dy, (&mut d_scale, &mut d_shift));
             vec![y, dy, d_scale, d_shift]
         });

@@ -60,7 +60,7 @@ impl Cuda {
         match self.0 {}
     }
 
-    pub(crate) fn upload(&self, _: &[u8], _: u64) {
+    pub(super) fn copy_in(&self, _: &[u8], _: u64) {
         match self.0 {}
     }
 
@@ -89,7 +89,7 @@ impl Cuda {
 }
 
 /// Copies to a GPU beside its computing, of which this platform has none.
-pub struct Stage(Nothing);
+pub(crate) struct Stage(Nothing);
 
 impl Stage {
     /// An empty one.

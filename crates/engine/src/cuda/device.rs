@@ -1,6 +1,6 @@
 //! A GPU: its one stream, launching kernels, and copies.
 
-use super::driver::{self, checked, must};
+use super::driver::{self, checked, or_fail};
 use super::error::{DeviceError, fail};
 use super::launch::{Arg, Grid, KernelTime, Precision};
 use super::library;
@@ -122,7 +122,7 @@ impl Cuda {
     }
 
     pub(super) fn make_current(&self) {
-        must(self.enter(), "choosing the GPU");
+        or_fail(self.enter(), "choosing the GPU");
     }
 
     /// As [`make_current`](Self::make_current), for those who can do nothing about a failure.
@@ -164,7 +164,7 @@ impl Cuda {
             return pointer;
         }
         if result != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            must(result, "taking memory");
+            or_fail(result, "taking memory");
         }
         let held = self.pool().live_bytes();
         let (wanted_mib, held_mib, free_mib) = (bytes >> 20, held >> 20, self.free_bytes() >> 20);
@@ -198,9 +198,9 @@ impl Cuda {
             })
             .collect();
         let [x, y, z] = grid.blocks.map(|size| u32::try_from(size).expect("a grid below 2³²"));
-        let [across, down] = grid.threads.map(|size| size as u32);
+        let [threads_x, threads_y] = grid.threads.map(|size| size as u32);
         let timed = self.0.timer.start(self.0.stream, || format!("{kernel} {:?}", grid.blocks));
-        // SAFETY: the callers under `ops` give each kernel the arguments its source declares, and
+        // SAFETY: the callers in this folder give each kernel the arguments its source declares, and
         // buffers of the sizes its shapes say; the driver copies the arguments before it returns.
         let result = unsafe {
             let (shared, extra) = (grid.shared as u32, std::ptr::null_mut());
@@ -210,8 +210,8 @@ impl Cuda {
                 x,
                 y,
                 z,
-                across,
-                down,
+                threads_x,
+                threads_y,
                 1,
                 shared,
                 stream,
@@ -219,20 +219,20 @@ impl Cuda {
                 extra,
             )
         };
-        must(result, kernel);
+        or_fail(result, kernel);
         if let Some(end) = timed {
             end.record(self.0.stream);
         }
     }
 
     /// Copies bytes to the GPU; the source may be changed when this returns.
-    pub(crate) fn upload(&self, bytes: &[u8], to: u64) {
+    pub(super) fn copy_in(&self, bytes: &[u8], to: u64) {
         self.make_current();
         // SAFETY: callers give a buffer at least as long as the bytes. Memory that is not pinned is
         // read before the call returns.
         let result =
             unsafe { sys::cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), self.0.stream) };
-        must(result, "copying to the GPU");
+        or_fail(result, "copying to the GPU");
     }
 
     /// Copies bytes from some places of the GPU, once all work before is done.
@@ -247,7 +247,7 @@ impl Cuda {
                 // SAFETY: callers give buffers at least as long as the bytes; waited for right below.
                 let result =
                     unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), *from, bytes.len(), self.0.stream) };
-                must(result, "copying from the GPU");
+                or_fail(result, "copying from the GPU");
                 at += bytes.len();
             }
             self.synchronise();
@@ -278,14 +278,14 @@ impl Cuda {
         self.make_current();
         // SAFETY: callers give two buffers at least that long.
         let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.0.stream) };
-        must(result, "copying on the GPU");
+        or_fail(result, "copying on the GPU");
     }
 
     /// Waits until all work is done.
     pub fn synchronise(&self) {
         self.make_current();
         // SAFETY: the device's own stream.
-        must(unsafe { sys::cuStreamSynchronize(self.0.stream) }, "waiting for the GPU");
+        or_fail(unsafe { sys::cuStreamSynchronize(self.0.stream) }, "waiting for the GPU");
     }
 
     /// Runs `work` with every kernel timed; the slowest kernels come first.

@@ -1,9 +1,9 @@
 //! What is asked of the driver when a device is opened: which GPU, whether versions fit, loading kernels;
 //! and its results as errors.
 
+use super::conv::most_shared;
 use super::error::{DeviceError, fail};
 use super::launch::Precision;
-use super::ops::conv::most_shared;
 use super::program;
 use cudarc::driver::sys::{self, CUresult};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ pub(super) fn checked(result: CUresult, during: &str) -> Result<(), DeviceError>
 }
 
 /// As [`checked`], where an operation cannot return an error.
-pub(super) fn must(result: CUresult, during: &str) {
+pub(super) fn or_fail(result: CUresult, during: &str) {
     if let Err(error) = checked(result, during) {
         fail(error);
     }

@@ -1,6 +1,6 @@
 //! What a kernel is launched with, and how a GPU is told to compute.
 
-use super::memory::Element;
+use crate::backend::Element;
 use std::fmt;
 
 /// How a GPU computes convolutions and stores activations. Parameters, their gradients, moments, losses
@@ -44,6 +44,14 @@ impl Precision {
             Self::F32 | Self::Tf32 => Element::F32,
             Self::Bf16 => Element::Bf16,
         }
+    }
+}
+
+/// An element type as kernels name it.
+pub(super) fn name(element: Element) -> &'static str {
+    match element {
+        Element::F32 => "float",
+        Element::Bf16 => "bf16",
     }
 }
 

@@ -2,31 +2,8 @@
 
 use super::device::Cuda;
 use super::launch::Arg;
+use crate::backend::Element;
 use std::sync::{Arc, OnceLock};
-
-/// How values are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Element {
-    F32,
-    Bf16,
-}
-
-impl Element {
-    pub fn size(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::Bf16 => 2,
-        }
-    }
-
-    /// As kernels name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "float",
-            Self::Bf16 => "bf16",
-        }
-    }
-}
 
 /// Values on a GPU; the memory goes back to its pool when dropped.
 pub(crate) struct Buffer {
@@ -34,15 +11,23 @@ pub(crate) struct Buffer {
     pointer: u64,
     len: usize,
     element: Element,
-    /// Of a convolution's weights: the same in the activations' type, as they are and with channels
+    /// Of a convolution's weights: the same cast to the activations' type, as they are and with channels
     /// swapped. Made when first needed, forgotten when the values change.
-    twins: [OnceLock<Arc<Buffer>>; 2],
+    casts: [OnceLock<Arc<Buffer>>; 2],
 }
 
 impl Buffer {
     pub fn new(cuda: &Cuda, len: usize, element: Element) -> Self {
         let pointer = cuda.allocate(len * element.size());
-        Self { cuda: cuda.clone(), pointer, len, element, twins: Default::default() }
+        Self { cuda: cuda.clone(), pointer, len, element, casts: Default::default() }
+    }
+
+    /// Bytes of this machine's memory, which may be changed when this returns: values of a tensor, or a kernel's
+    /// table.
+    pub fn upload(cuda: &Cuda, bytes: &[u8]) -> Self {
+        let buffer = Self::new(cuda, bytes.len().div_ceil(4), Element::F32);
+        cuda.copy_in(bytes, buffer.pointer);
+        buffer
     }
 
     pub fn cuda(&self) -> &Cuda {
@@ -65,12 +50,12 @@ impl Buffer {
         Arg::Buffer(self.pointer, self.cuda.identity())
     }
 
-    pub fn twin(&self, swapped: bool, make: impl FnOnce() -> Self) -> Arc<Self> {
-        self.twins[usize::from(swapped)].get_or_init(|| Arc::new(make())).clone()
+    pub fn cached_cast(&self, swapped: bool, make: impl FnOnce() -> Self) -> Arc<Self> {
+        self.casts[usize::from(swapped)].get_or_init(|| Arc::new(make())).clone()
     }
 
-    pub fn forget_twins(&mut self) {
-        self.twins = Default::default();
+    pub fn forget_casts(&mut self) {
+        self.casts = Default::default();
     }
 }
 

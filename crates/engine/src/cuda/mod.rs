@@ -1,4 +1,4 @@
-//! The CUDA device: NVIDIA GPUs from compute capability 8.0 on.
+//! NVIDIA GPUs from compute capability 8.0 on: an implementation of [`Backend`](crate::backend::Backend).
 //!
 //! All kernels are our own (`kernels/*.cu`), compiled for the GPU at hand by NVRTC when a device is
 //! opened; the driver and NVRTC are loaded at run time, so that building needs neither, and one program
@@ -18,40 +18,48 @@
 //! | `absent` | `device` on platforms without CUDA |
 //! | `memory`, `pool` | buffers, and those that are free |
 //! | `timer` | time by kernel |
-//! | `ops` | the operations, with their gradients |
+//! | `tensors` | making, casting and reading tensors |
+//! | `values`, `images`, `conv`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family: their launches |
 //! | `resident` | images that stay on the GPU, and batches of them |
 //! | `stage` | copies that run beside the computing |
 #![allow(unsafe_code)]
 #![cfg_attr(not(any(unix, windows)), allow(dead_code, reason = "no device can be opened there"))]
 
+mod conv;
 #[cfg_attr(not(any(unix, windows)), path = "absent.rs")]
 mod device;
 #[cfg(any(unix, windows))]
 mod driver;
 mod error;
+mod images;
 mod launch;
 #[cfg(any(unix, windows))]
 mod library;
 mod memory;
-pub(crate) mod ops;
+mod norms;
 #[cfg(any(unix, windows))]
 mod pool;
+mod products;
 #[cfg(any(unix, windows))]
 mod program;
 mod resident;
+mod rows;
 #[cfg(any(unix, windows))]
 mod stage;
+mod tensors;
 #[cfg(any(unix, windows))]
 mod timer;
+mod training;
+mod values;
 
 pub use device::Cuda;
 #[cfg(not(any(unix, windows)))]
-pub use device::Stage;
+pub(crate) use device::Stage;
 pub(crate) use error::fail;
 pub use error::{DeviceError, catching};
-pub(crate) use launch::{Arg, Grid};
+use launch::{Arg, Grid};
 pub use launch::{KernelTime, Precision};
-pub(crate) use memory::{Buffer, Element};
+pub(crate) use memory::Buffer;
 pub use resident::{Intensity, Pick, Rescale, ResidentImages};
 #[cfg(any(unix, windows))]
-pub use stage::Stage;
+pub(crate) use stage::Stage;

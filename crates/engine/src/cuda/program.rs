@@ -1,7 +1,12 @@
 //! The kernels: their sources, which instances a precision needs, and their compilation by NVRTC.
 
+use super::conv::{LARGE_TILE, ROW};
 use super::error::DeviceError;
 use super::launch::Precision;
+use super::rows::SUM;
+use super::training::PIECE;
+use super::values::numbered;
+use crate::backend::{Binary, Distance, Unary};
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
 
@@ -13,6 +18,36 @@ pub(super) struct Source {
     name: &'static str,
     text: String,
     kernels: Vec<String>,
+}
+
+/// The numbers that launches and kernels share, by source file.
+fn constants(source: &str) -> Vec<(&'static str, i32)> {
+    let unary = |operation| numbered(operation).0;
+    match source {
+        "conv.cu" => vec![("ROW", ROW as i32)],
+        "conv_narrow.cu" => vec![("ROW", ROW as i32), ("MOST_HALO", LARGE_TILE.halo as i32)],
+        "elementwise.cu" => vec![
+            ("ADD", Binary::Add as i32),
+            ("SUB", Binary::Sub as i32),
+            ("MUL", Binary::Mul as i32),
+            ("DIV", Binary::Div as i32),
+            ("NEGATIVE_MUL", Binary::NegativeMul as i32),
+            ("SCALE", unary(Unary::Scale(1.0))),
+            ("ADD_SCALAR", unary(Unary::AddScalar(0.0))),
+            ("EXP", unary(Unary::Exp)),
+            ("LN", unary(Unary::Ln)),
+            ("SIGMOID", unary(Unary::Sigmoid)),
+            ("RELU", unary(Unary::Relu)),
+            ("EXCEEDS", unary(Unary::Exceeds(0.0))),
+        ],
+        "reduce.cu" => vec![
+            ("SUM", SUM),
+            ("BINARY_CROSS_ENTROPY", Distance::BinaryCrossEntropy as i32),
+            ("SQUARED_ERROR", Distance::SquaredError as i32),
+        ],
+        "optim.cu" => vec![("PIECE", PIECE as i32)],
+        _ => Vec::new(),
+    }
 }
 
 /// Everything a device of this precision computes with. Independent of each other, so that they can be
@@ -64,7 +99,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
         source(
             "conv_weight.cu",
             &[PRELUDE, TENSOR_CORE, conv_weight],
-            vec![weights(1), vec![format!("weight_twin<{p}>")]],
+            vec![weights(1), vec![format!("cast_weights<{p}>")]],
         ),
         source(
             "elementwise.cu",
@@ -157,9 +192,13 @@ impl Source {
             // SAFETY: a string that ends in zero.
             self.check(unsafe { sys::nvrtcAddNameExpression(program, expression.as_ptr()) }, "naming")?;
         }
-        let options = [format!("--gpu-architecture=sm_{architecture}"), "--std=c++17".into()]
-            .map(|option| CString::new(option).expect("options hold no zero bytes"));
-        let pointers = options.each_ref().map(|option| option.as_ptr());
+        let defined = constants(self.name).into_iter().map(|(name, value)| format!("-D{name}={value}"));
+        let options: Vec<CString> = [format!("--gpu-architecture=sm_{architecture}"), "--std=c++17".into()]
+            .into_iter()
+            .chain(defined)
+            .map(|option| CString::new(option).expect("options hold no zero bytes"))
+            .collect();
+        let pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: as many options as are counted, alive during the call.
         let compiled = unsafe { sys::nvrtcCompileProgram(program, pointers.len() as i32, pointers.as_ptr()) };
         if compiled != sys::nvrtcResult::NVRTC_SUCCESS {

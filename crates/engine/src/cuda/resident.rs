@@ -1,10 +1,10 @@
 //! Images that stay on a GPU: a training set is copied there once, and each batch is gathered from it,
 //! moved and changed on the way, without a pixel crossing from the host.
 
-use super::ops::{arg, empty};
-use super::{Arg, Buffer, Cuda, Element, Grid};
+use super::tensors::arg;
+use super::{Arg, Buffer, Grid};
 use crate::shape::Shape;
-use crate::tensor::Tensor;
+use crate::tensor::{Device, Tensor};
 
 /// Images of one size on a GPU: values as f32, or annotations as bytes.
 pub struct ResidentImages {
@@ -66,24 +66,24 @@ pub enum Rescale {
 }
 
 impl ResidentImages {
-    /// Images of f32 values, channels last, to be sampled bilinearly. Panics unless they fill the shape.
-    pub fn of_values(cuda: &Cuda, shape: [usize; 4], values: &[f32]) -> Self {
-        Self::new(cuda, shape, bytemuck::cast_slice(values), 4, "float")
+    /// Images of f32 values, channels last, to be sampled bilinearly. Panics unless they fill the shape, and for a
+    /// device that has no memory of its own ([`Device::free_bytes`]).
+    pub fn of_values(device: &Device, shape: [usize; 4], values: &[f32]) -> Self {
+        Self::new(device, shape, bytemuck::cast_slice(values), 4, "float")
     }
 
     /// Images of whole numbers from 0 to 255, to be sampled by the nearest pixel; they become f32 when they
     /// are gathered.
-    pub fn of_bytes(cuda: &Cuda, shape: [usize; 4], values: &[u8]) -> Self {
-        Self::new(cuda, shape, values, 1, "unsigned char")
+    pub fn of_bytes(device: &Device, shape: [usize; 4], values: &[u8]) -> Self {
+        Self::new(device, shape, values, 1, "unsigned char")
     }
 
-    fn new(cuda: &Cuda, shape: [usize; 4], bytes: &[u8], size: usize, element: &'static str) -> Self {
+    fn new(device: &Device, shape: [usize; 4], bytes: &[u8], size: usize, element: &'static str) -> Self {
+        let Device::Cuda(cuda) = device else { panic!("images stay on a GPU, not on {device:?}") };
         let volume = Shape::from(shape).volume();
         assert_eq!(bytes.len(), volume * size, "values for images of shape {shape:?}");
         assert!(shape[1] > 0 && shape[2] > 0, "images of shape {shape:?} have no pixels to take");
-        let buffer = Buffer::new(cuda, bytes.len().div_ceil(4), Element::F32);
-        cuda.upload(bytes, buffer.pointer());
-        Self { buffer, shape, element }
+        Self { buffer: Buffer::upload(cuda, bytes), shape, element }
     }
 
     /// A batch of images of `[height, width]`: [picks, height, width, channels]. Flips, quarter turns and
@@ -98,8 +98,8 @@ impl ResidentImages {
                 [image.map_or(-1.0, |image| image as f64), x, y, a, b, c, d]
             })
             .collect();
-        let table = uploaded(cuda, bytemuck::cast_slice(&table));
-        let out = empty(cuda, [picks.len(), to_height, to_width, channels], Element::F32);
+        let table = Buffer::upload(cuda, bytemuck::cast_slice(&table));
+        let out = cuda.floats([picks.len(), to_height, to_width, channels]);
         let count = out.shape().volume();
         let mut args = vec![self.buffer.arg(), table.arg(), arg(&out)];
         args.extend([height, width, channels, to_height, to_width].map(Arg::size));
@@ -127,7 +127,7 @@ impl ResidentImages {
             })
             .collect();
         let cuda = self.buffer.cuda();
-        let table = uploaded(cuda, bytemuck::cast_slice(&table));
+        let table = Buffer::upload(cuda, bytemuck::cast_slice(&table));
         let (kind, low, high) = match rescale {
             Rescale::MinMax => (0, 0.0, 1.0),
             Rescale::Range { low, high } => (1, low, high),
@@ -139,11 +139,4 @@ impl ResidentImages {
         cuda.launch("adjust_images", grid, &args);
         out
     }
-}
-
-/// A kernel's table.
-fn uploaded(cuda: &Cuda, bytes: &[u8]) -> Buffer {
-    let buffer = Buffer::new(cuda, bytes.len().div_ceil(4), Element::F32);
-    cuda.upload(bytes, buffer.pointer());
-    buffer
 }

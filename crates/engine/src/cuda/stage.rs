@@ -1,10 +1,11 @@
 //! Copies to a GPU that run beside its computing: the next batch crosses while the present one is trained on.
 
-use super::driver::must;
+use super::driver::or_fail;
 use super::error::{DeviceError, fail};
-use super::ops::{buffer, empty};
 use super::pool::Pinned;
-use super::{Arg, Buffer, Cuda, Element, Grid};
+use super::tensors::buffer;
+use super::{Arg, Buffer, Cuda, Grid};
+use crate::backend::Element;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 use cudarc::driver::sys;
@@ -14,7 +15,7 @@ const ALIGNMENT: usize = 256;
 
 /// Memory that a GPU reads by itself, and its counterpart there. With two of them, one is filled while the
 /// other's values are used.
-pub struct Stage {
+pub(crate) struct Stage {
     cuda: Cuda,
     /// The copies' own.
     stream: sys::CUstream,
@@ -41,10 +42,10 @@ impl Stage {
         // SAFETY: places for handles that the driver fills.
         unsafe {
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            must(sys::cuStreamCreate(&mut stream, flags), "preparing copies");
+            or_fail(sys::cuStreamCreate(&mut stream, flags), "preparing copies");
             for event in &mut events {
                 let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-                must(sys::cuEventCreate(event, flags), "preparing copies");
+                or_fail(sys::cuEventCreate(event, flags), "preparing copies");
             }
         }
         let [arrived, taken] = events;
@@ -80,10 +81,10 @@ impl Stage {
         // SAFETY: own stream and events; the buffer is at least as long, and the pinned memory stays as it is
         // until `wait`.
         unsafe {
-            must(sys::cuStreamWaitEvent(self.stream, self.taken, 0), "copying to the GPU");
+            or_fail(sys::cuStreamWaitEvent(self.stream, self.taken, 0), "copying to the GPU");
             let to = self.buffer.pointer();
-            must(sys::cuMemcpyHtoDAsync_v2(to, memory.cast(), total, self.stream), "copying to the GPU");
-            must(sys::cuEventRecord(self.arrived, self.stream), "copying to the GPU");
+            or_fail(sys::cuMemcpyHtoDAsync_v2(to, memory.cast(), total, self.stream), "copying to the GPU");
+            or_fail(sys::cuEventRecord(self.arrived, self.stream), "copying to the GPU");
         }
     }
 
@@ -113,8 +114,8 @@ impl Stage {
         self.cuda.make_current();
         let waiting = self.cuda.stream();
         // SAFETY: own event, the device's stream.
-        must(unsafe { sys::cuStreamWaitEvent(waiting, self.arrived, 0) }, "waiting for a copy");
-        let out = empty(&self.cuda, shape, Element::F32);
+        or_fail(unsafe { sys::cuStreamWaitEvent(waiting, self.arrived, 0) }, "waiting for a copy");
+        let out = self.cuda.floats(shape);
         make(self.buffer.pointer() + at as u64, buffer(&out), shape.volume());
         self.mark_taken();
         out
@@ -123,12 +124,12 @@ impl Stage {
     /// The next copy comes after all that is in the device's queue now.
     fn mark_taken(&self) {
         // SAFETY: own event, the device's stream.
-        must(unsafe { sys::cuEventRecord(self.taken, self.cuda.stream()) }, "preparing copies");
+        or_fail(unsafe { sys::cuEventRecord(self.taken, self.cuda.stream()) }, "preparing copies");
     }
 
     fn wait(&self) {
         // SAFETY: own stream.
-        must(unsafe { sys::cuStreamSynchronize(self.stream) }, "copying to the GPU");
+        or_fail(unsafe { sys::cuStreamSynchronize(self.stream) }, "copying to the GPU");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where a computation's time goes, kernel by kernel.
 
-use super::driver::must;
+use super::driver::or_fail;
 use super::launch::KernelTime;
 use cudarc::driver::sys;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub(super) struct End(sys::CUevent);
 impl End {
     pub fn record(self, stream: sys::CUstream) {
         // SAFETY: an event just made, on the device's own stream.
-        must(unsafe { sys::cuEventRecord(self.0, stream) }, "timing");
+        or_fail(unsafe { sys::cuEventRecord(self.0, stream) }, "timing");
     }
 }
 
@@ -44,7 +44,7 @@ impl Timer {
         let [start, end] = [(); 2].map(|()| {
             let mut event = std::ptr::null_mut();
             // SAFETY: a place for a handle.
-            must(unsafe { sys::cuEventCreate(&mut event, 0) }, "timing");
+            or_fail(unsafe { sys::cuEventCreate(&mut event, 0) }, "timing");
             event
         });
         End(start).record(stream);

@@ -88,6 +88,8 @@ pub fn images(s: Sizes) -> Vec<Call> {
         (Operation::AddSampleBias, vec![x(), vec![batch * repeats, channels]]),
         (Operation::AddSampleBiasRelu, vec![x(), vec![batch * repeats, channels]]),
         (Operation::GlobalAveragePool, vec![x()]),
+        (Operation::BroadcastRows { shape: x() }, vec![vec![batch]]),
+        (Operation::BroadcastPixels { height, width }, vec![vec![batch, channels]]),
         (
             Operation::BceWithLogits,
             vec![vec![batch * repeats, height, width, 1], vec![batch, height, width, 1]],

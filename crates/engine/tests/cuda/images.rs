@@ -1,15 +1,12 @@
 //! Batches of images that stay on the GPU against plain formulas: moved, changed, brought to a range.
 
 use super::gpu;
-use multivalued_engine::{Cuda, Device, Intensity, Pick, Precision, Rescale, ResidentImages};
+use multivalued_engine::{Device, Intensity, Pick, Precision, Rescale, ResidentImages};
 
 const STILL: Intensity = Intensity { gain: 1.0, offset: 0.0, noise: 0.0, stream: 0 };
 
-fn opened() -> Option<&'static Cuda> {
-    match gpu(Precision::F32) {
-        Some(Device::Cuda(cuda)) => Some(cuda),
-        _ => None,
-    }
+fn opened() -> Option<&'static Device> {
+    gpu(Precision::F32)
 }
 
 /// Bytes that look random, in 0 to 250.
@@ -23,14 +20,14 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 #[test]
 fn flips_quarter_turns_and_shifts_change_no_value() {
-    let Some(cuda) = opened() else { return };
+    let Some(device) = opened() else { return };
     let (size, channels) = (3, 2);
     let bytes = bytes(2 * size * size * channels);
     // Thirds, so that any rounding would be seen.
     let values: Vec<f32> = floats(&bytes).iter().map(|value| value / 3.0).collect();
     let shape = [2, size, size, channels];
     let images =
-        (ResidentImages::of_values(cuda, shape, &values), ResidentImages::of_bytes(cuda, shape, &bytes));
+        (ResidentImages::of_values(device, shape, &values), ResidentImages::of_bytes(device, shape, &bytes));
     let last = size as f64 - 1.0;
     let turned = |from, matrix| Pick { image: Some(1), from, matrix };
     // As it is, left and right swapped, a quarter turn (x from y, y from −x), none, one to the right.
@@ -77,7 +74,7 @@ fn within(index: i64, length: usize) -> usize {
 
 #[test]
 fn any_motion_samples_values_bilinearly_and_bytes_by_the_nearest_pixel() {
-    let Some(cuda) = opened() else { return };
+    let Some(device) = opened() else { return };
     for ([height, width, channels], [to_height, to_width]) in
         [([7, 5, 3], [7, 5]), ([1, 4, 1], [6, 3]), ([33, 17, 2], [9, 41]), ([64, 65, 1], [65, 33])]
     {
@@ -94,8 +91,8 @@ fn any_motion_samples_values_bilinearly_and_bytes_by_the_nearest_pixel() {
             })
             .collect();
         let found = (
-            ResidentImages::of_values(cuda, shape, &values).gather(&picks, [to_height, to_width]).to_vec(),
-            ResidentImages::of_bytes(cuda, shape, &bytes).gather(&picks, [to_height, to_width]).to_vec(),
+            ResidentImages::of_values(device, shape, &values).gather(&picks, [to_height, to_width]).to_vec(),
+            ResidentImages::of_bytes(device, shape, &bytes).gather(&picks, [to_height, to_width]).to_vec(),
         );
         assert_eq!(found.0.len(), picks.len() * to_height * to_width * channels);
         for at in 0..found.0.len() {
@@ -131,13 +128,13 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
 
 #[test]
 fn values_are_changed_about_the_mean_and_brought_to_each_range() {
-    let Some(cuda) = opened() else { return };
+    let Some(device) = opened() else { return };
     let (pixels, channels) = (37 * 29, 3);
     // Two images, the second with a channel that does not vary.
     let mut values: Vec<f32> =
         floats(&bytes(2 * pixels * channels)).iter().map(|v| v * 8.0 - 1000.0).collect();
     values[pixels * channels..].iter_mut().skip(1).step_by(channels).for_each(|value| *value = 40.0);
-    let images = ResidentImages::of_values(cuda, [2, 37, 29, channels], &values);
+    let images = ResidentImages::of_values(device, [2, 37, 29, channels], &values);
     let intensities = [Intensity { gain: 0.7, offset: -0.1, ..STILL }, STILL];
     for rescale in [Rescale::MinMax, Rescale::Range { low: -900.0, high: 300.0 }, Rescale::ZScore] {
         let picks = [Pick::plain(0), Pick::plain(1)];
@@ -175,11 +172,11 @@ fn values_are_changed_about_the_mean_and_brought_to_each_range() {
 
 #[test]
 fn noise_is_normal_and_belongs_to_its_stream() {
-    let Some(cuda) = opened() else { return };
+    let Some(device) = opened() else { return };
     let (height, width) = (181, 163);
     // Half black, half white, so that the range is 1000.
     let values: Vec<f32> = (0..height * width).map(|i| if i % 2 == 0 { 0.0 } else { 1000.0 }).collect();
-    let images = ResidentImages::of_values(cuda, [1, height, width, 1], &values);
+    let images = ResidentImages::of_values(device, [1, height, width, 1], &values);
     let intensities = [5, 5, 6].map(|stream| Intensity { noise: 0.05, stream, ..STILL });
     let rescale = Rescale::Range { low: -1000.0, high: 2000.0 };
     let found = images.gather_adjusted(&[Pick::plain(0); 3], [height, width], &intensities, rescale).to_vec();

@@ -12,14 +12,20 @@ fn sent(round: usize, count: usize) -> (Vec<f32>, Vec<u8>) {
 
 #[test]
 fn alternating_copies_of_any_size_arrive_intact() {
-    let Some(device @ Device::Cuda(cuda)) = gpu(Precision::F32) else { return };
+    let cpu = Device::cpu();
+    for device in [Some(&cpu), gpu(Precision::F32)].into_iter().flatten() {
+        alternating_copies(device);
+    }
+}
+
+fn alternating_copies(device: &Device) {
     let sizes = [1, 1000, 17, 300_001, 64, 1_000_000, 5, 999_999];
-    let mut free = Some(Stage::new(cuda));
+    let mut free = Some(Stage::new(device));
     let mut ahead: Option<(Stage, usize)> = None;
     let mut checked = 0;
     for round in 0..=64 {
         // As a trainer does it: a thread sends the next round's values while this round's are used.
-        let mut stage = free.take().unwrap_or_else(|| Stage::new(cuda));
+        let mut stage = free.take().unwrap_or_else(|| Stage::new(device));
         let count = sizes[round % sizes.len()];
         let job = std::thread::spawn(move || {
             let (mut values, mut bytes) = sent(round, count);
@@ -54,8 +60,8 @@ fn alternating_copies_of_any_size_arrive_intact() {
 
 #[test]
 fn what_was_sent_must_fill_the_shape() {
-    let Some(Device::Cuda(cuda)) = gpu(Precision::F32) else { return };
-    let mut stage = Stage::new(cuda);
+    let Some(device) = gpu(Precision::F32) else { return };
+    let mut stage = Stage::new(device);
     stage.send(&[1.0, 2.0], &[3]);
     let wrong = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stage.values([3])));
     assert!(wrong.is_err(), "two values for three");

@@ -278,6 +278,17 @@ impl Operation {
             Self::Sum => Array::new(&[], |_| x[0].values.iter().sum()),
             Self::Mean => Array::new(&[], |_| x[0].values.iter().sum::<f64>() / x[0].values.len() as f64),
             Self::SumRows => x[0].per_row(|_, row| row.iter().sum()),
+            Self::BroadcastRows { shape } => {
+                let size: usize = shape[1..].iter().product();
+                Array::new(shape, |i| x[0].values[i / size])
+            }
+            Self::BroadcastPixels { height, width } => {
+                let (batch, channels) = x[0].rows();
+                let size = height * width * channels;
+                Array::new(&[batch, *height, *width, channels], |i| {
+                    x[0].values[i / size * channels + i % channels]
+                })
+            }
             Self::GlobalAveragePool => {
                 let [batch, height, width, channels] = x[0].image();
                 let pixels = height * width;

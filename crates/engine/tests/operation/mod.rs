@@ -67,6 +67,13 @@ pub enum Operation {
     Mean,
     SumRows,
     GlobalAveragePool,
+    BroadcastRows {
+        shape: Vec<usize>,
+    },
+    BroadcastPixels {
+        height: usize,
+        width: usize,
+    },
     Add,
     Sub,
     Mul,
@@ -131,6 +138,8 @@ impl Operation {
             Self::Mean => x[0].mean(),
             Self::SumRows => x[0].sum_rows(),
             Self::GlobalAveragePool => x[0].global_average_pool(),
+            Self::BroadcastRows { shape } => x[0].broadcast_rows(&shape[..]),
+            Self::BroadcastPixels { height, width } => x[0].broadcast_pixels(*height, *width),
             Self::Add => x[0].add(&x[1]),
             Self::Sub => x[0].sub(&x[1]),
             Self::Mul => x[0].mul(&x[1]),

@@ -13,16 +13,8 @@ pub(crate) use probabilistic_unet::ProbabilisticUnet;
 pub(crate) use unet::Unet;
 
 use crate::batch::Batch;
-use crate::train::{LossTerms, StepResult};
-use multivalued_engine::{Adam, Parameters, Stepped, Tape, Tensor, Var};
-
-/// A batch's loss, on the tape.
-struct Losses {
-    total: Var,
-    reconstruction: Var,
-    /// Of the posterior from the prior, where there are such.
-    divergence: Option<Var>,
-}
+use crate::train::{Losses, StepResult, update_and_read};
+use multivalued_engine::{Adam, Parameters, Tape, Tensor, Var};
 
 /// Moves the parameters against the loss, unless it is not finite.
 fn descend(
@@ -32,23 +24,10 @@ fn descend(
     adam: &mut Adam,
     rate: f32,
 ) -> StepResult {
-    let gradients = tape.backward(&losses.total);
-    let Losses { total, reconstruction, divergence } = losses;
-    let total = total.into_tensor();
-    let (reconstruction, divergence) = (reconstruction.into_tensor(), divergence.map(Var::into_tensor));
-    let mut read = vec![&total, &reconstruction];
-    read.extend(&divergence);
-    let (stepped, read) = adam.step_and_read(parameters, &gradients, rate, &total, &read);
-    let mut result = StepResult::without_codes(LossTerms {
-        total: read[0][0],
-        reconstruction: read[1][0],
-        divergence: read.get(2).map_or(0.0, |value| value[0]),
-        ..LossTerms::default()
-    });
-    if let Stepped::Moved { gradient_norm } = stepped {
-        (result.gradient_norm, result.moved) = (gradient_norm, true);
-    }
-    result
+    let total = losses.total();
+    let gradients = tape.backward(&total);
+    let read = update_and_read(adam, parameters, &gradients, rate, (total.tensor(), losses), &[]);
+    StepResult::without_codes(&read)
 }
 
 /// Each annotation's share of the batch's loss: its weight, averaged over images.

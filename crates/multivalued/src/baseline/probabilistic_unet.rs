@@ -67,9 +67,13 @@ impl ProbabilisticUnet {
         progress: f32,
     ) -> StepResult {
         let tape = Tape::recording(&self.parameters);
-        let mut draw = Draw::new(recipe.train.seed, &["latent"], step);
-        let losses = self.losses(&tape, batch, &mut draw);
+        let losses = self.step_losses(&tape, recipe, batch, step);
         descend(tape, losses, &mut self.parameters, adam, learning_rate(&recipe.train, step, progress))
+    }
+
+    /// The losses of a step, whose latent noise depends on its number.
+    pub fn step_losses(&self, tape: &Tape, recipe: &Recipe, batch: &Batch, step: u64) -> Losses {
+        self.losses(tape, batch, &mut Draw::new(recipe.train.seed, &["latent"], step))
     }
 
     /// The evidence bound, negated, of a batch's pairs of image and annotation.
@@ -95,8 +99,10 @@ impl ProbabilisticUnet {
         let shares = shares(batch);
         let reconstruction = cross_entropy_sum(&logits, &batch.annotations).mul(&shares).sum();
         let divergence = posterior.divergence_from(&prior).mul(&shares).sum();
-        let total = reconstruction.add(&divergence.scale(self.method.divergence));
-        Losses { total, reconstruction, divergence: Some(divergence) }
+        let mut losses = Losses::default();
+        losses.add("reconstruction", 1.0, reconstruction);
+        losses.add("divergence", self.method.divergence, divergence);
+        losses
     }
 
     /// Samples of the prior for each image. Its noise is drawn from the image's own content, so that an

@@ -69,7 +69,7 @@ impl Unet {
 
     /// The recipe's distance from the output to the mean of the image's annotations: with cross-entropy
     /// the same as the mean of the distances.
-    fn losses(&self, tape: &Tape, recipe: &Recipe, batch: &Batch) -> Losses {
+    pub fn losses(&self, tape: &Tape, recipe: &Recipe, batch: &Batch) -> Losses {
         let logits = self.logits(tape, &batch.images);
         let images = logits.shape()[0];
         let size = logits.shape().volume() / images;
@@ -79,7 +79,9 @@ impl Unet {
         let units: Vec<f32> = batch.areas.to_vec().iter().map(|area| area.max(0.02 * size as f32)).collect();
         let reconstruction =
             loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &units).mean();
-        Losses { total: reconstruction.clone(), reconstruction, divergence: None }
+        let mut losses = Losses::default();
+        losses.add("reconstruction", 1.0, reconstruction);
+        losses
     }
 
     fn logits(&self, tape: &Tape, images: &Tensor) -> Var {

@@ -9,7 +9,7 @@ use crate::loss::foreground_annotations;
 use multivalued_data::Case;
 use multivalued_data::augment::{self, Placement};
 use multivalued_data::normalise::Normalisation;
-use multivalued_engine::{Cuda, Intensity, Pick, Rescale, ResidentImages, Tensor, Var};
+use multivalued_engine::{Device, Intensity, Pick, Rescale, ResidentImages, Tensor, Var};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -35,14 +35,14 @@ pub(super) struct Resident {
 
 impl Resident {
     /// Copies cases of one size to a GPU, where they fit.
-    pub fn new(set: &TrainingSet, cases: &[Arc<Case>], cuda: &Cuda) -> Result<Option<Self>> {
+    pub fn new(set: &TrainingSet, cases: &[Arc<Case>], device: &Device, free: usize) -> Result<Option<Self>> {
         let (width, height) = (cases[0].image.width(), cases[0].image.height());
         let (channels, outputs) = (set.recipe.model.input_channels, set.recipe.model.output_channels());
         let annotations: Vec<Annotations> =
             cases.par_iter().map(|case| set.distinct(case.annotations.clone())).collect::<Result<_>>()?;
         let count: usize = annotations.iter().map(Vec::len).sum();
         let bytes = width * height * (cases.len() * channels * 4 + count * outputs);
-        if bytes > cuda.free_bytes() / SHARE {
+        if bytes > free / SHARE {
             return Ok(None);
         }
         let normalise = set.recipe.data.normalise;
@@ -70,9 +70,9 @@ impl Resident {
         });
         let shape = |images, channels| [images, height, width, channels];
         Ok(Some(Self {
-            images: ResidentImages::of_values(cuda, shape(cases.len(), channels), &values),
+            images: ResidentImages::of_values(device, shape(cases.len(), channels), &values),
             rescale,
-            annotations: ResidentImages::of_bytes(cuda, shape(count, outputs), &targets),
+            annotations: ResidentImages::of_bytes(device, shape(count, outputs), &targets),
             first: first.collect(),
             cases: annotations,
             size: [width, height],

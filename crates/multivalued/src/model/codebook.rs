@@ -1,7 +1,6 @@
 //! C: the codebook. Lookup of the nearest code, the moving average that follows the embeddings, and the
 //! covariance step that keeps codes apart.
 
-mod tensors;
 #[cfg(test)]
 mod tests;
 
@@ -9,7 +8,7 @@ use super::blocks::Init;
 use super::simplex_etf::orthonormal_rows;
 use crate::recipe::{Lookup, ModelRecipe};
 use multivalued_data::draw::Draw;
-use multivalued_engine::{Device, ParameterId, Parameters, Tape, Tensor, Var};
+use multivalued_engine::{ParameterId, Parameters, Tape, Tensor, Var};
 
 /// N codes of m dimensions, and how often each was used lately.
 pub(crate) struct Codebook {
@@ -95,95 +94,47 @@ impl Codebook {
         active: &[usize],
         others: &[&Tensor],
     ) -> (Vec<usize>, Vec<Vec<f32>>) {
-        let (n, m) = (self.count, self.dim);
-        let codes = parameters.get(self.codes).tensor();
-        let rows = embeddings.shape()[0];
-        let least = |distance: &dyn Fn(usize, usize) -> f32| {
-            let of_row = |row| {
-                let start = (active[0], distance(row, active[0]));
-                active[1..]
-                    .iter()
-                    .map(|&j| (j, distance(row, j)))
-                    .fold(start, |best, next| if next.1 < best.1 { next } else { best })
-                    .0
-            };
-            (0..rows).map(of_row).collect()
-        };
-        if let Device::Cuda(_) = embeddings.device() {
-            let [lengths, products] = tensors::compared(codes, embeddings);
-            let mut read = Tensor::to_vecs(&[&[&lengths, &products], others].concat());
-            let others = read.split_off(2);
-            return (least(&|row, j| read[0][j] - 2.0 * read[1][row * n + j]), others);
-        }
-        let mut read = Tensor::to_vecs(&[&[codes, embeddings], others].concat());
+        let n = self.count;
+        let codes = Var::constant(parameters.get(self.codes).tensor().clone());
+        let lengths = codes.mul(&codes).sum_rows();
+        let products = Var::constant(embeddings.clone()).batched_inner_products(&codes, 1);
+        let mut read = Tensor::to_vecs(&[&[lengths.tensor(), products.tensor()], others].concat());
         let others = read.split_off(2);
-        let row = |of: usize, at: usize| &read[of][at * m..][..m];
-        let lengths: Vec<f32> = (0..n).map(|j| row(0, j).iter().map(|c| c * c).sum()).collect();
-        let product = |i: usize, j: usize| row(1, i).iter().zip(row(0, j)).map(|(z, c)| z * c).sum::<f32>();
-        (least(&|i, j| lengths[j] - 2.0 * product(i, j)), others)
+        let distance = |row: usize, j: usize| read[0][j] - 2.0 * read[1][row * n + j];
+        let nearest = |row: usize| {
+            let start = (active[0], distance(row, active[0]));
+            let rest = active[1..].iter().map(|&j| (j, distance(row, j)));
+            rest.fold(start, |best, next| if next.1 < best.1 { next } else { best }).0
+        };
+        ((0..embeddings.shape()[0]).map(nearest).collect(), others)
     }
 
-    /// Follows the embeddings where an average is wanted, then makes a covariance step.
+    /// What becomes of the codes after a step: they follow the embeddings where an average is wanted, then make a
+    /// covariance step. Nothing moves yet, so that a step whose parameters have moved needs no more memory.
     ///
     /// # Shapes
     /// responsibilities [batch, code_count], embeddings [batch, code_dim]
     pub fn update(
         &self,
-        parameters: &mut Parameters,
+        parameters: &Parameters,
         responsibilities: &[f32],
         embeddings: &Tensor,
         rule: &Update,
-    ) -> Covariance {
-        if let Device::Cuda(_) = embeddings.device() {
-            let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor().clone());
-            let (codes, usage, covariance) =
-                self.updated_tensors(codes, usage, responsibilities, embeddings, rule);
-            parameters.set(self.codes, codes);
-            parameters.set(self.usage, usage);
-            return covariance;
+    ) -> Updated {
+        let [mut codes, mut usage] =
+            [self.codes, self.usage].map(|id| Var::constant(parameters.get(id).tensor().clone()));
+        if let Some(decay) = rule.decay {
+            [codes, usage] = self.follow([codes, usage], responsibilities, embeddings, decay);
         }
-        let [codes, usage] = [self.codes, self.usage].map(|id| parameters.get(id).tensor());
-        let (codes, usage, covariance) = self.updated(codes, usage, responsibilities, embeddings, rule);
-        // In their place: a step whose parameters have moved must not fail for want of memory.
-        parameters.modify(self.codes, |values| values.copy_from_slice(&codes));
-        parameters.modify(self.usage, |values| values.copy_from_slice(&usage));
-        covariance
+        let (codes, covariance) = self.separate(&codes, &usage, rule);
+        Updated { codes: codes.into_tensor(), usage: usage.into_tensor(), covariance }
     }
 
-    /// What [`update`](Self::update) makes of codes and usage, on this machine's processor.
-    fn updated(
-        &self,
-        codes: &Tensor,
-        usage: &Tensor,
-        responsibilities: &[f32],
-        embeddings: &Tensor,
-        rule: &Update,
-    ) -> (Vec<f32>, Vec<f32>, Covariance) {
-        let [mut codes, mut usage] = [codes, usage].map(Tensor::to_vec);
-        if let Some(decay) = rule.decay {
-            self.follow(&mut codes, &mut usage, responsibilities, &embeddings.to_vec(), decay);
-        }
-        let covariance = self.separate(&mut codes, &usage, rule.threshold, rule.step);
-        (codes, usage, covariance)
-    }
-
-    /// The same where the tensors are.
-    fn updated_tensors(
-        &self,
-        codes: Tensor,
-        usage: Tensor,
-        responsibilities: &[f32],
-        embeddings: &Tensor,
-        rule: &Update,
-    ) -> (Tensor, Tensor, Covariance) {
-        let unit_length = self.lookup == Lookup::Cosine;
-        let [mut codes, mut usage] = [codes, usage].map(Var::constant);
-        if let Some(decay) = rule.decay {
-            [codes, usage] =
-                tensors::follow([codes, usage], responsibilities, embeddings, decay, unit_length);
-        }
-        let (codes, covariance) = tensors::separate(&codes, &usage, rule, unit_length);
-        (codes.into_tensor(), usage.into_tensor(), covariance)
+    /// Takes the values of an update; returns L_cov before it.
+    pub fn set(&self, parameters: &mut Parameters, updated: Updated) -> Covariance {
+        parameters.set(self.codes, updated.codes);
+        parameters.set(self.usage, updated.usage);
+        updated.covariance
     }
 
     /// Moves codes towards the mean of the embeddings assigned to them.
@@ -197,49 +148,40 @@ impl Codebook {
     /// state, is the same algebra for m = n c, and leaves codes without a hit alone.
     fn follow(
         &self,
-        codes: &mut [f32],
-        usage: &mut [f32],
+        [codes, usage]: [Var; 2],
         responsibilities: &[f32],
-        embeddings: &[f32],
+        embeddings: &Tensor,
         decay: f32,
-    ) {
-        let (n, m) = (self.count, self.dim);
+    ) -> [Var; 2] {
+        let (device, n) = (codes.device(), self.count);
         let mut hits = vec![0.0f32; n];
-        let mut sums = vec![0.0f32; n * m];
-        for (r, z) in responsibilities.chunks_exact(n).zip(embeddings.chunks_exact(m)) {
-            for j in (0..n).filter(|&j| r[j] > 0.0) {
-                hits[j] += r[j];
-                sums[j * m..][..m].iter_mut().zip(z).for_each(|(sum, z)| *sum += r[j] * z);
-            }
-        }
-        for (usage, hit) in usage.iter_mut().zip(&hits) {
-            *usage = decay * *usage + (1.0 - decay) * hit;
-        }
-        for j in (0..n).filter(|&j| hits[j] > 0.0) {
-            let code = &mut codes[j * m..][..m];
-            let step = (1.0 - decay) / usage[j].max(1e-3);
-            for (c, sum) in code.iter_mut().zip(&sums[j * m..]) {
-                *c += step * (sum - hits[j] * *c);
-            }
-            if self.lookup == Lookup::Cosine {
-                to_unit_length(code);
-            }
-        }
+        let rows = responsibilities.chunks_exact(n);
+        rows.for_each(|row| hits.iter_mut().zip(row).for_each(|(hit, r)| *hit += r));
+        let hits = Var::constant(Tensor::from_slice(&device, [n], &hits));
+        let r = Tensor::from_slice(&device, [responsibilities.len() / n, n], responsibilities);
+        let sums = Var::constant(r).transpose().matmul(&Var::constant(embeddings.clone()));
+        let usage = usage.scale(decay).add(&hits.scale(1.0 - decay));
+        // (1 − κ) / max(n_j, 1e-3). A code without a hit has neither sum nor hits, and stays.
+        let counts = usage.add_scalar(-1e-3).relu().add_scalar(1e-3);
+        let step = Var::constant(Tensor::full(&device, [n], 1.0 - decay)).div(&counts);
+        let codes = codes.add(&by_row(&step, &sums.sub(&by_row(&hits, &codes))));
+        [self.of_length_one(codes), usage]
     }
 
     /// One descent step on the covariance loss of the codes in use, and its value before.
-    fn separate(&self, codes: &mut [f32], usage: &[f32], threshold: f32, step: f32) -> Covariance {
-        let (covariance, gradient) = covariance_loss(codes, self.dim, threshold);
-        if step > 0.0 && covariance.violating > 0 {
-            let used = |j: &usize| usage[*j] > MIN_USAGE;
-            for (j, code) in codes.chunks_exact_mut(self.dim).enumerate().filter(|(j, _)| used(j)) {
-                code.iter_mut().zip(&gradient[j * self.dim..]).for_each(|(c, g)| *c -= step * g);
-                if self.lookup == Lookup::Cosine {
-                    to_unit_length(code);
-                }
-            }
+    fn separate(&self, codes: &Var, usage: &Var, rule: &Update) -> (Var, Covariance) {
+        let (covariance, gradient) = covariance_loss(codes, rule.threshold);
+        let Some(gradient) = gradient.filter(|_| rule.step > 0.0) else { return (codes.clone(), covariance) };
+        let rates = usage.exceeds(MIN_USAGE).scale(rule.step);
+        (self.of_length_one(codes.sub(&by_row(&rates, &gradient))), covariance)
+    }
+
+    /// Codes scaled to length one where the lookup wants them so.
+    fn of_length_one(&self, codes: Var) -> Var {
+        match self.lookup {
+            Lookup::Cosine => codes.l2_normalise(),
+            Lookup::Euclidean => codes,
         }
-        covariance
     }
 }
 
@@ -253,15 +195,23 @@ pub(crate) struct Update {
     pub step: f32,
 }
 
+/// A codebook's values after a step.
+pub(crate) struct Updated {
+    codes: Tensor,
+    usage: Tensor,
+    covariance: Covariance,
+}
+
 /// A code counts as used while its moving count is above this: never-used ones decay below it.
 const MIN_USAGE: f32 = 1e-2;
 
-fn to_unit_length(code: &mut [f32]) {
-    let length = code.iter().map(|c| c * c).sum::<f32>().sqrt().max(1e-12);
-    code.iter_mut().for_each(|c| *c /= length);
+/// Each row times its factor.
+fn by_row(factors: &Var, rows: &Var) -> Var {
+    factors.broadcast_rows(rows.shape()).mul(rows)
 }
 
-/// The covariance loss of normalised codes, and its gradient with respect to the codes as they are.
+/// The covariance loss of normalised codes, and its gradient with respect to the codes as they are; none where it is
+/// zero. Waits for the device, since the gradient depends on how many pairs are too near.
 ///
 /// ```text
 /// G = C̃ C̃ᵀ − I,   T(G)_ij = G_ij if |G_ij| > τ else 0,   L = ‖T(G)‖² / #{T(G) ≠ 0}
@@ -273,45 +223,26 @@ fn to_unit_length(code: &mut [f32]) {
 ///
 /// # Shapes
 /// codes [code_count, code_dim] → gradient of the same shape
-pub(crate) fn covariance_loss(codes: &[f32], dim: usize, threshold: f32) -> (Covariance, Vec<f32>) {
-    let count = codes.len() / dim;
-    let lengths: Vec<f32> = codes
-        .chunks_exact(dim)
-        .map(|code| code.iter().map(|c| c * c).sum::<f32>().sqrt().max(1e-12))
-        .collect();
-    let unit: Vec<f32> = codes
-        .chunks_exact(dim)
-        .zip(&lengths)
-        .flat_map(|(code, length)| code.iter().map(move |c| c / length))
-        .collect();
-    let row = |i: usize| &unit[i * dim..][..dim];
-    let mut pull = vec![0.0f32; codes.len()];
-    let (mut total, mut violating) = (0.0f64, 0usize);
-    for i in 0..count {
-        for j in 0..i {
-            let product: f32 = row(i).iter().zip(row(j)).map(|(a, b)| a * b).sum();
-            if product.abs() > threshold {
-                total += 2.0 * f64::from(product).powi(2);
-                violating += 2;
-                for k in 0..dim {
-                    pull[i * dim + k] += product * unit[j * dim + k];
-                    pull[j * dim + k] += product * unit[i * dim + k];
-                }
-            }
-        }
-    }
+pub(crate) fn covariance_loss(codes: &Var, threshold: f32) -> (Covariance, Option<Var>) {
+    let n = codes.shape()[0];
+    let unit = codes.l2_normalise();
+    let gram = unit.batched_inner_products(&unit, 1);
+    let near = gram.exceeds(threshold);
+    // T(G) with the diagonal, where G is 1: it adds N to either sum, and to the pull on a code only what lies
+    // along the code, which is taken off below.
+    let kept = gram.mul(&near);
+    let sums = [kept.mul(&kept).sum().into_tensor(), near.sum().into_tensor()];
+    let sums = Tensor::to_vecs(&[&sums[0], &sums[1]]);
+    let violating = (sums[1][0] as usize).saturating_sub(n);
     if violating == 0 {
-        return (Covariance { loss: 0.0, violating }, pull);
+        return (Covariance { loss: 0.0, violating }, None);
     }
-    let factor = 4.0 / violating as f32;
-    for i in 0..count {
-        let pull = &mut pull[i * dim..][..dim];
-        let along: f32 = pull.iter().zip(row(i)).map(|(p, u)| p * u).sum();
-        for (p, u) in pull.iter_mut().zip(row(i)) {
-            *p = factor * (*p - along * u) / lengths[i];
-        }
-    }
-    (Covariance { loss: (total / violating as f64) as f32, violating }, pull)
+    let pull = kept.matmul(&unit);
+    let along = pull.mul(&unit).sum_rows();
+    let lengths = codes.mul(&unit).sum_rows();
+    let factors = Var::constant(Tensor::full(&codes.device(), [n], 4.0 / violating as f32)).div(&lengths);
+    let gradient = by_row(&factors, &pull.sub(&by_row(&along, &unit)));
+    (Covariance { loss: (sums[0][0] - n as f32) / violating as f32, violating }, Some(gradient))
 }
 
 /// τ = 1 / (2 √m): below it, fewer than 2m unit vectors exist (paper §3.2, after Tao).

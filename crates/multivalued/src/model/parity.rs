@@ -5,12 +5,14 @@ use super::codebook::{Codebook, Update, covariance_loss, orthogonality_threshold
 use super::simplex_etf;
 use crate::fixture::{assert_close, golden, wave};
 use crate::recipe::{Lookup, ModelRecipe};
-use multivalued_engine::{Device, Parameters, Tensor};
+use multivalued_engine::{Device, Parameters, Tensor, Var};
 
 #[test]
 fn covariance_loss_and_gradient() {
     let golden = &golden()["covariance"];
-    let (covariance, gradient) = covariance_loss(&wave(20, 0.3, 1.0, 0.0), 4, orthogonality_threshold(4));
+    let codes = Var::constant(Tensor::from_slice(&Device::cpu(), [5, 4], &wave(20, 0.3, 1.0, 0.0)));
+    let (covariance, gradient) = covariance_loss(&codes, orthogonality_threshold(4));
+    let gradient = gradient.expect("pairs above the threshold").tensor().to_vec();
     assert_eq!(covariance.violating as u64, golden["violating"].as_u64().unwrap());
     assert_close("loss", &[covariance.loss], &serde_json::json!([golden["loss"]]), 1e-5);
     assert_close("gradient", &gradient, &golden["gradient"], 1e-5);
@@ -33,7 +35,8 @@ fn moving_average_of_the_codes() {
     let embeddings = Tensor::from_slice(&device, [5, 3], &wave(15, 0.9, 1.0, 0.0));
     for _ in 0..3 {
         let rule = Update { decay: Some(0.9), threshold: 1.0, step: 0.0 };
-        codebook.update(&mut parameters, &responsibilities, &embeddings, &rule);
+        let updated = codebook.update(&parameters, &responsibilities, &embeddings, &rule);
+        codebook.set(&mut parameters, updated);
     }
     assert_close("codes", &codebook.codes_of(&parameters), &golden["codes"], 1e-5);
     let usage = parameters.get(parameters.find("codebook.usage").unwrap()).tensor().to_vec();

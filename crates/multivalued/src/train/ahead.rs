@@ -35,20 +35,24 @@ impl Batches {
     /// The batch of a step. Only where the processor has nothing else to do, or would wait for the disk, is the
     /// next one begun.
     pub fn take(&mut self, step: u64, device: &Device) -> Result<Batch> {
-        let cuda = match device {
-            Device::Cuda(cuda) if !self.set.is_resident() => cuda,
-            Device::Cpu(_) if self.set.is_on_disk() => return self.take_read(step, device),
-            _ => return self.set.batch(step, device),
-        };
+        if self.set.is_resident() {
+            return self.set.batch(step, device);
+        }
+        if !device.computes_beside() {
+            return match self.set.is_on_disk() {
+                true => self.take_read(step, device),
+                false => self.set.batch(step, device),
+            };
+        }
         // What was prepared for another step, before an error, is of no use; but its copy must be at its end.
         let ahead = self.ahead.take().map(|(prepared, job)| (prepared, job.join()));
         let sent = match ahead {
             Some((prepared, sent)) if prepared == step => {
                 sent.unwrap_or_else(|panic| resume_unwind(panic))?
             }
-            _ => self.set.host_batch(step)?.send(Stage::new(cuda)),
+            _ => self.set.host_batch(step)?.send(Stage::new(device)),
         };
-        let other = self.free.take().unwrap_or_else(|| Stage::new(cuda));
+        let other = self.free.take().unwrap_or_else(|| Stage::new(device));
         let (set, next) = (self.set.clone(), step + 1);
         self.ahead = Some((next, std::thread::spawn(move || Ok(set.host_batch(next)?.send(other)))));
         let (batch, stage) = sent.received();

@@ -1,6 +1,7 @@
 //! What an epoch leaves in the log.
 
-use super::step::{LossTerms, StepResult};
+use super::reading::StepResult;
+use super::terms::LossTerms;
 use serde::{Deserialize, Serialize};
 
 /// Scores on the validation cases, by the averaged weights.
@@ -115,16 +116,7 @@ impl EpochSums {
             return;
         }
         self.steps += 1;
-        let (sum, new) = (&mut self.terms, &result.terms);
-        sum.total += new.total;
-        sum.reconstruction += new.reconstruction;
-        sum.cross_entropy += new.cross_entropy;
-        sum.commitment += new.commitment;
-        sum.covariance += new.covariance;
-        sum.emptiness += new.emptiness;
-        sum.overlap += new.overlap;
-        sum.energy += new.energy;
-        sum.divergence += new.divergence;
+        self.terms.add(&result.terms);
         self.usage.iter_mut().zip(&result.usage).for_each(|(sum, usage)| *sum += usage);
         self.h_norm += result.h_norm;
         self.gradient_norm += result.gradient_norm;
@@ -168,23 +160,12 @@ impl EpochSums {
         validation: Option<Validation>,
     ) -> EpochLog {
         let n = self.steps.max(1) as f32;
-        let terms = &self.terms;
         let log = EpochLog {
             epoch,
             step,
             progress,
             learning_rate,
-            loss: LossTerms {
-                total: terms.total / n,
-                reconstruction: terms.reconstruction / n,
-                cross_entropy: terms.cross_entropy / n,
-                commitment: terms.commitment / n,
-                covariance: terms.covariance / n,
-                emptiness: terms.emptiness / n,
-                overlap: terms.overlap / n,
-                energy: terms.energy / n,
-                divergence: terms.divergence / n,
-            },
+            loss: self.terms.mean(n),
             codes,
             gradient_norm: self.gradient_norm / n,
             skipped_steps: self.skipped,

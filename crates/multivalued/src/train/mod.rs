@@ -1,6 +1,7 @@
 //! Training: steps, epochs, their diagnostics, and the averaged weights that prediction uses.
 
 mod ahead;
+mod assign;
 mod census;
 pub mod checkpoint;
 #[cfg(test)]
@@ -10,14 +11,18 @@ mod failure;
 #[cfg(test)]
 mod invariants;
 mod log;
+mod reading;
 #[cfg(test)]
 mod resume;
 pub(crate) mod schedule;
 mod step;
+mod terms;
 
 pub use log::{CodeUse, EpochLog, Validation};
-pub use step::LossTerms;
-pub(crate) use step::{StepResult, step};
+pub(crate) use reading::{StepResult, update_and_read};
+pub(crate) use step::{forward, step};
+pub use terms::LossTerms;
+pub(crate) use terms::Losses;
 
 use crate::batch::TrainingSet;
 use crate::error::caught;
@@ -33,7 +38,7 @@ use log::EpochSums;
 use multivalued_data::evaluate::{Settings, score, summarise};
 use multivalued_data::report::Report;
 use multivalued_data::{CaseList, Predictions};
-use multivalued_engine::{Adam, AdamOptions, Device, Group, Parameters, Tensor};
+use multivalued_engine::{Adam, AdamOptions, Device, Group, Listed, Parameters, Tensor};
 use std::time::Instant;
 
 /// Steps in a row whose loss may fail to be finite before training stops.
@@ -91,7 +96,8 @@ impl Trainer {
 
     fn begin(recipe: &Recipe, train: CaseList, validation: CaseList, device: &Device) -> Result<Self> {
         recipe.validate()?;
-        if let (Device::Cpu(_), false) = (device, train.is_empty()) {
+        // A GPU's memory is its own, and is asked for when it is needed.
+        if device.free_bytes().is_none() && !train.is_empty() {
             let [width, height, _] = train.size(0);
             recipe.check_training(train.len(), recipe.augment.crop.unwrap_or([width, height]))?;
         }
@@ -230,6 +236,21 @@ impl Trainer {
     pub fn is_out_of_patience(&self) -> bool {
         let patience = self.recipe.train.patience;
         patience > 0 && self.validations_since_best >= patience
+    }
+
+    /// The operations of the next step as it would be at the training's end, when every term of the loss counts, with
+    /// what each took. Nothing moves.
+    pub fn operations(&mut self) -> Result<Vec<Listed>> {
+        caught(|| {
+            let Self { network, recipe, step, batches, .. } = self;
+            let batch = batches.take(*step, network.device())?;
+            // Twice: the first time fills caches and buffers.
+            let mut listed = Vec::new();
+            for _ in 0..2 {
+                listed = rayon::scope(|_| network.operations(recipe, &batch, *step, 1.0));
+            }
+            Ok(listed)
+        })
     }
 
     /// One step. A loss that is not finite changes nothing but is counted; three in a row are an error. Where

@@ -2,8 +2,7 @@
 // and walks over every `gridDim.x`-th tile of up to 256 pixels, 64 bytes of channels at a time, the next
 // ones on their way while one is computed. Wide tiles and resident weights matter here because there is little to compute per pixel.
 
-constexpr int ROW = 80;
-constexpr int MOST_HALO = 330;
+// ROW and MOST_HALO are defined by the compiler call.
 
 // Lane t of four holds a[j], pairs of columns 8j + 2t; afterwards the pairs of columns 8t + 2j.
 __device__ __forceinline__ void exchange(float2 (&a)[4], int lane) {

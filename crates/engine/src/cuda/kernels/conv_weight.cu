@@ -156,7 +156,7 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
 
 // Weights [taps, inputs, outputs] as the tensor cores take them, with or without the channels swapped.
 template <int P>
-__global__ void weight_twin(const float* __restrict__ weight, typename Element<P>::type* __restrict__ out, int inputs,
+__global__ void cast_weights(const float* __restrict__ weight, typename Element<P>::type* __restrict__ out, int inputs,
                             int outputs, int swap, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count) return;

@@ -12,7 +12,7 @@ struct Piece {
     u32 parameter, first;
 };
 
-constexpr int PIECE = 16384;
+// PIECE, the values of a piece, is defined by the compiler call.
 
 __global__ void gradient_squares(const Trained* all, const Piece* pieces, float* partial) {
     Piece piece = pieces[blockIdx.x];

@@ -1,6 +1,6 @@
 //! Losses, assignment and whole steps against golden values from PyTorch (`reference/method.py`).
 
-use super::losses;
+use super::forward;
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::{Batch, TrainingSet};
 use crate::fixture::{assert_close, cases, golden, golden_masks, tiny_recipe, wave};
@@ -131,22 +131,17 @@ fn whole_steps() {
         let mut model = Model::new(&recipe, &device).unwrap();
         set_parameters(&mut model, &device);
         let tape = Tape::recording(&model.parameters);
-        let losses = losses(&model, &tape, &recipe, &golden_batch(&device), progress);
+        let found = forward(&model, &tape, &recipe, &golden_batch(&device), progress);
+        let total = found.losses.total();
         let of = |name: &str| format!("{space:?} at {progress}: {name}");
-        let terms = [
-            ("targets", losses.assigned.targets.clone()),
-            ("reconstruction", vec![losses.assigned.reconstruction.item()]),
-            ("cross_entropy", vec![losses.cross_entropy.item()]),
-            ("commitment", vec![losses.assigned.commitment.as_ref().map_or(0.0, Var::item)]),
-            ("overlap", vec![losses.assigned.overlap.as_ref().map_or(0.0, Var::item)]),
-            ("energy", vec![losses.energy.as_ref().map_or(0.0, Var::item)]),
-            ("total", vec![losses.total.item()]),
-        ];
-        for (name, found) in terms {
+        let names = ["reconstruction", "cross_entropy", "commitment", "overlap", "energy"];
+        let terms = names.map(|name| (name, vec![found.losses.get(name).map_or(0.0, Var::item)]));
+        let others = [("targets", found.targets.clone()), ("total", vec![total.item()])];
+        for (name, found) in terms.into_iter().chain(others) {
             let golden = if step[name].is_array() { step[name].clone() } else { json!([step[name]]) };
             assert_close(&of(name), &found, &golden, 1e-4);
         }
-        let gradients = tape.backward(&losses.total);
+        let gradients = tape.backward(&total);
         let golden = step["gradients"].as_object().unwrap();
         let trained: Vec<_> =
             model.parameters.ids().filter(|&id| model.parameters.get(id).trainable()).collect();

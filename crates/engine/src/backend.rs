@@ -1,0 +1,233 @@
+//! What a device can compute: the kernels that the operations under `op` are written over.
+//!
+//! A kernel knows nothing of gradients, and checks no shapes: its operation has done so. It takes tensors of its
+//! own device and gives new ones. Tensors that are taken by value may be written over where nobody else holds
+//! them. Results have the element type of the first operand and sums are f32, unless a kernel says otherwise.
+
+pub(crate) mod shapes;
+
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+pub(crate) use shapes::{ConvShape, Element, Epilogue, NormShape, ResizeShape};
+
+/// A device's kernels.
+pub(crate) trait Backend: Memory + Values + Images + Norms + Rows + Products + Training {}
+
+impl<T: Memory + Values + Images + Norms + Rows + Products + Training> Backend for T {}
+
+/// Where values lie, and in which type.
+pub(crate) trait Memory {
+    /// How activations are stored.
+    fn activation(&self) -> Element;
+    /// A tensor whose values are still to be written.
+    fn empty(&self, shape: Shape, element: Element) -> Tensor;
+    /// f32 values that are all the same.
+    fn full(&self, shape: Shape, value: f32) -> Tensor;
+    /// f32 values from this machine's memory.
+    fn upload(&self, shape: Shape, values: &[f32]) -> Tensor;
+    /// The values in another element type; themselves where they have it already.
+    fn cast(&self, x: Tensor, to: Element) -> Tensor;
+    /// The values of some tensors, for which the device is waited for once.
+    fn read(&self, tensors: &[&Tensor]) -> Vec<Vec<f32>>;
+    /// Waits until all work given to the device is done.
+    fn synchronise(&self);
+    /// How many buffers were newly allocated so far.
+    fn allocations(&self) -> usize;
+    /// The most memory that tensors took at once so far.
+    fn peak_bytes(&self) -> usize;
+}
+
+/// An operation of two values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    /// a · (−b)
+    NegativeMul,
+}
+
+/// An operation of one value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Unary {
+    Scale(f32),
+    AddScalar(f32),
+    Exp,
+    Ln,
+    Sigmoid,
+    /// A NaN stays NaN.
+    Relu,
+    /// 1 where |x| is larger, else 0.
+    Exceeds(f32),
+}
+
+/// Value by value.
+pub(crate) trait Values {
+    /// In f32 where the operands' types differ.
+    fn binary(&self, operation: Binary, a: Tensor, b: &Tensor) -> Tensor;
+    fn unary(&self, operation: Unary, x: Tensor) -> Tensor;
+    /// `dy · f'(x)`, in the type of `saved`: the result where the derivative is a function of it (exp, sigmoid,
+    /// relu), else the operand.
+    fn unary_backward(&self, operation: Unary, saved: &Tensor, dy: Tensor) -> Tensor;
+    /// dy where y is positive, in the type asked for, and where asked for the sums over the rows of each segment,
+    /// [segments, channels].
+    fn mask_and_sum(
+        &self,
+        dy: Tensor,
+        y: Option<&Tensor>,
+        to: Element,
+        segments: Option<usize>,
+    ) -> (Tensor, Option<Tensor>);
+}
+
+/// Images, channels last.
+pub(crate) trait Images {
+    /// `epilogue(x ⋆ weight)`; `flipped`: with the weight [k, k, outputs, inputs] turned around and its channels
+    /// swapped, as a gradient goes back through a convolution. Takes activations, and f32 weights and bias.
+    fn conv(
+        &self,
+        shape: ConvShape,
+        x: &Tensor,
+        weight: &Tensor,
+        flipped: bool,
+        epilogue: Epilogue,
+        to: Element,
+    ) -> Tensor;
+    /// The gradient of the weight, and where asked for of the bias.
+    fn conv_weight_gradient(
+        &self,
+        shape: ConvShape,
+        x: &Tensor,
+        dy: &Tensor,
+        bias: bool,
+    ) -> (Tensor, Option<Tensor>);
+    fn resize(&self, shape: ResizeShape, x: &Tensor) -> Tensor;
+    fn resize_backward(&self, shape: ResizeShape, dy: &Tensor) -> Tensor;
+    /// In f32 where the images' types differ.
+    fn concat_channels(&self, images: &[&Tensor]) -> Tensor;
+    /// `count` channels from `first` on.
+    fn slice_channels(&self, image: &Tensor, first: usize, count: usize) -> Tensor;
+    /// `relu(x[n, …, c] + bias[n·K + k, c])`, relu optional; bias in f32.
+    fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool) -> Tensor;
+    /// `Σ_k x[n·K + k, …]`
+    fn sum_repeats(&self, x: &Tensor, repeats: usize) -> Tensor;
+    /// The mean of each channel over an image's pixels, [batch, channels] in f32.
+    fn mean_pixels(&self, x: &Tensor) -> Tensor;
+    /// `out[n, …, c] = rows[n, c] / divisor`; rows in f32.
+    fn broadcast_pixels(&self, rows: &Tensor, shape: Shape, divisor: f32, to: Element) -> Tensor;
+}
+
+/// Normalisation.
+pub(crate) trait Norms {
+    /// `relu((x − mean) / √(variance + ε) · scale + shift + residual)`, residual and relu optional; and what the
+    /// way back needs of the groups, [batch·groups, 2].
+    fn group_norm(
+        &self,
+        shape: NormShape,
+        x: &Tensor,
+        affine: [&Tensor; 2],
+        epsilon: f32,
+        residual: Option<&Tensor>,
+        relu: bool,
+    ) -> [Tensor; 2];
+    /// The gradients of x, scale and shift, for dy past relu and residual.
+    fn group_norm_backward(
+        &self,
+        shape: NormShape,
+        x: &Tensor,
+        dy: Tensor,
+        scale: &Tensor,
+        statistics: &Tensor,
+    ) -> [Tensor; 3];
+    /// The normalised batch, mean and variance of each feature, and what the way back needs of them. All in f32, as the
+    /// kernels below.
+    fn batch_norm(&self, x: &Tensor, epsilon: f32) -> [Tensor; 4];
+    fn batch_norm_backward(&self, y: &Tensor, dy: Tensor, statistics: &Tensor, epsilon: f32) -> Tensor;
+    /// `(x − mean) / √(variance + ε)`, or without the mean, which is its gradient.
+    fn batch_norm_by(&self, x: Tensor, mean: Option<&Tensor>, variance: &Tensor, epsilon: f32) -> Tensor;
+    /// Rows of length one, and one over their lengths before.
+    fn l2_normalise(&self, x: &Tensor) -> [Tensor; 2];
+    fn l2_normalise_backward(&self, y: &Tensor, inverse: &Tensor, dy: Tensor) -> Tensor;
+}
+
+/// A distance of two rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Distance {
+    /// `softplus(x) − y · x`, x a logit.
+    BinaryCrossEntropy,
+    /// `(x − y)²`
+    SquaredError,
+}
+
+/// Rows of values.
+pub(crate) trait Rows {
+    /// `factor · Σ_i x[row, i]`, [rows]
+    fn sum_rows(&self, x: &Tensor, rows: usize, factor: f64) -> Tensor;
+    /// `out[row, i] = values[row] · factor`; values in f32.
+    fn broadcast_rows(&self, values: &Tensor, shape: Shape, factor: f64, to: Element) -> Tensor;
+    /// `mean_i f(x[row, i], y[row / repeats, i])`, [rows]; y in f32.
+    fn row_distance(&self, distance: Distance, x: &Tensor, y: &Tensor, repeats: usize) -> Tensor;
+    /// Its gradient towards x, times `sign`; dy in f32.
+    fn row_distance_backward(
+        &self,
+        distance: Distance,
+        x_y_and_dy: [&Tensor; 3],
+        repeats: usize,
+        sign: f32,
+    ) -> Tensor;
+    /// Of each row, in f32, as the kernels below.
+    fn softmax(&self, logits: &Tensor) -> Tensor;
+    fn softmax_backward(&self, y: &Tensor, dy: Tensor) -> Tensor;
+    /// `Σ_k target[row, k] · (ln Σ_l exp(logit[row, l]) − logit[row, k])`
+    fn cross_entropy(&self, logits: &Tensor, targets: &Tensor) -> Tensor;
+    fn cross_entropy_backward(&self, logits: &Tensor, targets: &Tensor, dy: &Tensor) -> Tensor;
+    /// Rows by their numbers, as a tensor of that shape.
+    fn gather_rows(&self, x: &Tensor, indices: &[usize], shape: Shape) -> Tensor;
+    /// Each row of dy added to the row of that number; others are zero.
+    fn scatter_rows(&self, dy: &Tensor, indices: &[usize], shape: Shape) -> Tensor;
+}
+
+/// A matrix of a batch as it enters a product.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    pub tensor: &'a Tensor,
+    pub transposed: bool,
+}
+
+/// Matrices, in f32.
+pub(crate) trait Products {
+    /// `a_i · b_i (+ bias)` for each of a batch: [batch·m, k] · [batch·k, n] → [batch·m, n], with either stored
+    /// transposed, not both.
+    fn matmul(&self, a: Matrix, b: Matrix, bias: Option<&Tensor>, sizes: [usize; 4]) -> Tensor;
+    fn transpose(&self, x: &Tensor) -> Tensor;
+}
+
+/// One parameter of an update, with its moments and what its group says.
+pub(crate) struct Update<'a> {
+    pub value: &'a mut Tensor,
+    pub moments: &'a mut [Tensor; 2],
+    pub gradient: &'a Tensor,
+    pub rate: f32,
+    pub decay: f32,
+}
+
+/// What all parameters share in a step of Adam.
+pub(crate) struct AdamStep {
+    /// The largest norm that is not clipped.
+    pub max_norm: f32,
+    pub beta1: f32,
+    pub beta2: f32,
+    pub epsilon: f32,
+    /// What the moments are divided by: 1 − β₁ᵗ and √(1 − β₂ᵗ).
+    pub corrections: [f32; 2],
+}
+
+/// Changes of parameters.
+pub(crate) trait Training {
+    /// Moves the parameters, and gives the norm of all gradients, or a loss that is not finite; where what it
+    /// gives is not finite, nothing moves.
+    fn adam(&self, updates: Vec<Update>, step: &AdamStep, loss: Option<&Tensor>) -> Tensor;
+    /// a ← a + share · (b − a), for all pairs.
+    fn lerp(&self, pairs: Vec<(&mut Tensor, &Tensor)>, share: f32);
+}

@@ -1,0 +1,122 @@
+//! What kernels are told besides their tensors: element types and sizes.
+
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// How values are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Element {
+    F32,
+    Bf16,
+}
+
+impl Element {
+    /// In bytes.
+    pub fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+}
+
+/// The sizes of a convolution: images [batch, height, width, inputs] to [batch, height, width, outputs], weights
+/// [kernel, kernel, inputs, outputs].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConvShape {
+    pub batch: usize,
+    pub height: usize,
+    pub width: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+    /// 1 or 3.
+    pub kernel: usize,
+}
+
+impl ConvShape {
+    pub fn pixels(self) -> usize {
+        Shape::from([self.batch, self.height, self.width]).volume()
+    }
+
+    pub fn taps(self) -> usize {
+        self.kernel * self.kernel
+    }
+
+    /// The same convolution seen from its output: what the data gradient computes.
+    pub fn reversed(self) -> Self {
+        Self { inputs: self.outputs, outputs: self.inputs, ..self }
+    }
+
+    pub fn image_shape(self) -> Shape {
+        Shape::from([self.batch, self.height, self.width, self.inputs])
+    }
+
+    pub fn output_shape(self) -> Shape {
+        self.reversed().image_shape()
+    }
+
+    pub fn weight_shape(self) -> Shape {
+        Shape::from([self.kernel, self.kernel, self.inputs, self.outputs])
+    }
+}
+
+/// What happens to a finished sum before it is written: `relu(sum + bias + residual)`, kept only where the mask is
+/// positive; each optional.
+pub(crate) struct Epilogue<'a, T: ?Sized = Tensor> {
+    pub bias: Option<&'a T>,
+    /// Laid out as the output is.
+    pub residual: Option<&'a T>,
+    pub relu: bool,
+    /// Laid out as the output is.
+    pub mask: Option<&'a T>,
+}
+
+impl<T: ?Sized> Epilogue<'_, T> {
+    pub const NONE: Self = Self { bias: None, residual: None, relu: false, mask: None };
+}
+
+impl<T: ?Sized> Clone for Epilogue<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for Epilogue<'_, T> {}
+
+/// Images [batch, pixels, channels]; the channels fall into `groups` of neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NormShape {
+    pub batch: usize,
+    pub pixels: usize,
+    pub channels: usize,
+    pub groups: usize,
+}
+
+/// Where the pixel grids of input and output are laid on each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Corners {
+    /// The centres of the corner pixels coincide.
+    Aligned,
+    /// The outer edges of the corner pixels coincide (PyTorch's and OpenCV's default).
+    HalfPixel,
+}
+
+/// Images [batch, height, width, channels] before and after.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResizeShape {
+    pub batch: usize,
+    pub from: [usize; 2],
+    pub to: [usize; 2],
+    pub channels: usize,
+    pub corners: Corners,
+}
+
+impl ResizeShape {
+    pub fn image_shape(self) -> Shape {
+        Shape::from([self.batch, self.from[0], self.from[1], self.channels])
+    }
+
+    pub fn output_shape(self) -> Shape {
+        Shape::from([self.batch, self.to[0], self.to[1], self.channels])
+    }
+}

@@ -1,0 +1,183 @@
+//! Images: convolutions, resizing, channels side by side, and what goes over all pixels of an image.
+
+use super::device::Cpu;
+use super::elementwise::for_each_row;
+use super::{conv, resize};
+use crate::backend::{ConvShape, Element, Epilogue, Images, ResizeShape};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// A copy by eights, inline: most channel counts are multiples of eight, and a call would cost more.
+#[inline(always)]
+fn copy(from: &[f32], to: &mut [f32]) {
+    let (from8, to8) = (from.chunks_exact(8), to.chunks_exact_mut(8));
+    let rest = from8.remainder();
+    for (to, from) in to8.zip(from8) {
+        let from: &[f32; 8] = from.try_into().expect("eight values");
+        to.copy_from_slice(from);
+    }
+    let at = to.len() - rest.len();
+    to[at..].iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+}
+
+impl Images for Cpu {
+    fn conv(
+        &self,
+        shape: ConvShape,
+        x: &Tensor,
+        weight: &Tensor,
+        flipped: bool,
+        epilogue: Epilogue,
+        _: Element,
+    ) -> Tensor {
+        let kernel = if flipped { conv::flipped_forward } else { conv::forward };
+        let epilogue = Epilogue {
+            bias: epilogue.bias.map(Tensor::values),
+            residual: epilogue.residual.map(Tensor::values),
+            relu: epilogue.relu,
+            mask: epilogue.mask.map(Tensor::values),
+        };
+        self.filled(shape.output_shape(), |out| {
+            kernel(self.isa, shape, x.values(), weight.values(), epilogue, out);
+        })
+    }
+
+    fn conv_weight_gradient(
+        &self,
+        shape: ConvShape,
+        x: &Tensor,
+        dy: &Tensor,
+        bias: bool,
+    ) -> (Tensor, Option<Tensor>) {
+        let mut db = bias.then(|| self.filled([shape.outputs], |_| ()));
+        let dw = self.filled(shape.weight_shape(), |dw| {
+            let db = db.as_mut().map(Tensor::values_mut);
+            conv::weight_gradient(self.isa, shape, x.values(), dy.values(), dw, db);
+        });
+        (dw, db)
+    }
+
+    fn resize(&self, shape: ResizeShape, x: &Tensor) -> Tensor {
+        self.filled(shape.output_shape(), |out| resize::forward(self.isa, shape, x.values(), out))
+    }
+
+    fn resize_backward(&self, shape: ResizeShape, dy: &Tensor) -> Tensor {
+        self.filled(shape.image_shape(), |dx| resize::backward(self.isa, shape, dy.values(), dx))
+    }
+
+    fn concat_channels(&self, images: &[&Tensor]) -> Tensor {
+        let parts: Vec<(&[f32], usize)> =
+            images.iter().map(|image| (image.values(), image.shape().last())).collect();
+        let [batch, height, width, _] = images[0].shape().image("concat");
+        let total = parts.iter().map(|(_, count)| count).sum();
+        self.filled([batch, height, width, total], |out| {
+            // A line of pixels at a time, part by part: the copies inside are too short for a call each.
+            for_each_row(
+                self.isa,
+                out,
+                width * total,
+                #[inline(always)]
+                |line, out| {
+                    let mut at = 0;
+                    for &(part, count) in &parts {
+                        let part = &part[line * width * count..][..width * count];
+                        for (out, part) in out.chunks_exact_mut(total).zip(part.chunks_exact(count)) {
+                            copy(part, &mut out[at..at + count]);
+                        }
+                        at += count;
+                    }
+                },
+            );
+        })
+    }
+
+    fn slice_channels(&self, image: &Tensor, first: usize, count: usize) -> Tensor {
+        let [batch, height, width, total] = image.shape().image("slice");
+        self.filled([batch, height, width, count], |out| {
+            for_each_row(
+                self.isa,
+                out,
+                width * count,
+                #[inline(always)]
+                |line, out| {
+                    let image = &image.values()[line * width * total..][..width * total];
+                    for (out, pixel) in out.chunks_exact_mut(count).zip(image.chunks_exact(total)) {
+                        copy(&pixel[first..first + count], out);
+                    }
+                },
+            );
+        })
+    }
+
+    fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool) -> Tensor {
+        let [batch, height, width, channels] = x.shape().image("sample bias");
+        let samples = bias.shape()[0];
+        let (repeats, line) = (samples / batch, width * channels);
+        let (images, biases) = (x.values(), bias.values());
+        self.filled([samples, height, width, channels], |out| {
+            for_each_row(
+                self.isa,
+                out,
+                line,
+                #[inline(always)]
+                |row, out| {
+                    let (sample, y) = (row / height, row % height);
+                    let x = &images[(sample / repeats * height + y) * line..][..line];
+                    let bias = &biases[sample * channels..][..channels];
+                    for (out, x) in out.chunks_exact_mut(channels).zip(x.chunks_exact(channels)) {
+                        for c in 0..channels {
+                            let value = x[c] + bias[c];
+                            out[c] = if relu && value < 0.0 { 0.0 } else { value };
+                        }
+                    }
+                },
+            );
+        })
+    }
+
+    fn sum_repeats(&self, x: &Tensor, repeats: usize) -> Tensor {
+        let [samples, height, width, channels] = x.shape().image("sum of repeats");
+        let line = width * channels;
+        self.filled([samples / repeats, height, width, channels], |sums| {
+            for_each_row(
+                self.isa,
+                sums,
+                line,
+                #[inline(always)]
+                |row, sums| {
+                    let (image, y) = (row / height, row % height);
+                    sums.fill(0.0);
+                    for k in 0..repeats {
+                        let x = &x.values()[((image * repeats + k) * height + y) * line..][..line];
+                        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += x);
+                    }
+                },
+            );
+        })
+    }
+
+    fn mean_pixels(&self, x: &Tensor) -> Tensor {
+        let [batch, height, width, channels] = x.shape().image("mean of pixels");
+        let pixels = height * width;
+        self.filled([batch, channels], |out| {
+            for_each_row(self.isa, out, channels, |image, out| {
+                let mut sums = vec![0.0f64; channels];
+                let values = &x.values()[image * pixels * channels..][..pixels * channels];
+                for pixel in values.chunks_exact(channels) {
+                    sums.iter_mut().zip(pixel).for_each(|(sum, &x)| *sum += f64::from(x));
+                }
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = (sum / pixels as f64) as f32);
+            });
+        })
+    }
+
+    fn broadcast_pixels(&self, rows: &Tensor, shape: Shape, divisor: f32, _: Element) -> Tensor {
+        let [_, height, width, channels] = shape.image("broadcast");
+        self.filled(shape, |out| {
+            for_each_row(self.isa, out, channels, |pixel, out| {
+                let row = &rows.values()[pixel / (height * width) * channels..][..channels];
+                out.iter_mut().zip(row).for_each(|(out, value)| *out = value / divisor);
+            });
+        })
+    }
+}

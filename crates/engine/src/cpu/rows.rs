@@ -1,0 +1,158 @@
+//! Rows of values: sums, distances, softmax, and rows by their numbers.
+
+use super::device::Cpu;
+use super::elementwise::{for_each_row, sum_zip, zip};
+use super::math::{self, sigmoid, softplus};
+use crate::backend::{Distance, Element, Rows};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+/// ln Σ exp of each row.
+fn log_sum_exp(row: &[f32]) -> f32 {
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let total: f64 = row.iter().map(|&x| f64::from(x - largest).exp()).sum();
+    largest + total.ln() as f32
+}
+
+/// How many values each of so many rows has.
+fn width(x: &Tensor, rows: usize) -> usize {
+    x.shape().volume() / rows.max(1)
+}
+
+impl Rows for Cpu {
+    fn sum_rows(&self, x: &Tensor, rows: usize, factor: f64) -> Tensor {
+        let (width, values) = (width(x, rows), x.values());
+        self.filled([rows], |out| {
+            for (row, out) in out.iter_mut().enumerate() {
+                let x = &values[row * width..][..width];
+                *out = (sum_zip(self.isa, x, x, |x, _| x) * factor) as f32;
+            }
+        })
+    }
+
+    fn broadcast_rows(&self, values: &Tensor, shape: Shape, factor: f64, _: Element) -> Tensor {
+        let width = (shape.volume() / values.shape().volume().max(1)).max(1);
+        self.filled(shape, |out| {
+            for (out, &value) in out.chunks_exact_mut(width).zip(values.values()) {
+                out.fill((f64::from(value) * factor) as f32);
+            }
+        })
+    }
+
+    fn row_distance(&self, distance: Distance, x: &Tensor, y: &Tensor, repeats: usize) -> Tensor {
+        let rows = x.shape()[0];
+        let (width, isa) = (width(x, rows), self.isa);
+        self.filled([rows], |out| {
+            for (row, out) in out.iter_mut().enumerate() {
+                let x = &x.values()[row * width..][..width];
+                let y = &y.values()[row / repeats * width..][..width];
+                let sum = match distance {
+                    Distance::BinaryCrossEntropy => sum_zip(isa, x, y, |x, y| softplus(x) - y * x),
+                    Distance::SquaredError => sum_zip(isa, x, y, |x, y| (x - y) * (x - y)),
+                };
+                *out = (sum / width as f64) as f32;
+            }
+        })
+    }
+
+    fn row_distance_backward(
+        &self,
+        distance: Distance,
+        [x, y, dy]: [&Tensor; 3],
+        repeats: usize,
+        sign: f32,
+    ) -> Tensor {
+        let (width, isa) = (width(x, x.shape()[0]), self.isa);
+        self.filled(x.shape(), |dx| {
+            for (row, dx) in dx.chunks_exact_mut(width.max(1)).enumerate() {
+                let x = &x.values()[row * width..][..width];
+                let y = &y.values()[row / repeats * width..][..width];
+                let dy = dy.values()[row];
+                match distance {
+                    Distance::BinaryCrossEntropy => {
+                        let factor = sign * dy / width as f32;
+                        zip(isa, x, y, dx, |x, y| factor * (sigmoid(x) - y));
+                    }
+                    Distance::SquaredError => {
+                        let factor = sign * 2.0 * dy / width as f32;
+                        zip(isa, x, y, dx, |x, y| factor * (x - y));
+                    }
+                }
+            }
+        })
+    }
+
+    fn softmax(&self, logits: &Tensor) -> Tensor {
+        let classes = logits.shape().last();
+        self.filled(logits.shape(), |out| {
+            for_each_row(
+                self.isa,
+                out,
+                classes,
+                #[inline(always)]
+                |row, out| {
+                    let logits = &logits.values()[row * classes..][..classes];
+                    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                    for (out, &logit) in out.iter_mut().zip(logits) {
+                        *out = math::exp(logit - largest);
+                    }
+                    let total: f32 = out.iter().sum();
+                    out.iter_mut().for_each(|out| *out /= total);
+                },
+            );
+        })
+    }
+
+    fn softmax_backward(&self, y: &Tensor, mut dy: Tensor) -> Tensor {
+        // dx = y (dy − Σ y dy)
+        let classes = y.shape().last();
+        for (dy, y) in dy.values_mut().chunks_exact_mut(classes).zip(y.values().chunks_exact(classes)) {
+            let along: f32 = dy.iter().zip(y).map(|(dy, y)| dy * y).sum();
+            dy.iter_mut().zip(y).for_each(|(dy, y)| *dy = y * (*dy - along));
+        }
+        dy
+    }
+
+    fn cross_entropy(&self, logits: &Tensor, targets: &Tensor) -> Tensor {
+        let [rows, classes] = logits.shape().matrix("cross entropy");
+        self.filled([rows], |out| {
+            let rows = logits.values().chunks_exact(classes).zip(targets.values().chunks_exact(classes));
+            for (out, (logits, targets)) in out.iter_mut().zip(rows) {
+                let normaliser = log_sum_exp(logits);
+                let terms = logits.iter().zip(targets);
+                *out = terms.map(|(x, t)| if *t == 0.0 { 0.0 } else { t * (normaliser - x) }).sum();
+            }
+        })
+    }
+
+    fn cross_entropy_backward(&self, logits: &Tensor, targets: &Tensor, dy: &Tensor) -> Tensor {
+        let classes = logits.shape().last();
+        let mut dx = self.softmax(logits);
+        let rows = dx.values_mut().chunks_exact_mut(classes).zip(targets.values().chunks_exact(classes));
+        for ((dx, targets), &dy) in rows.zip(dy.values()) {
+            let mass: f32 = targets.iter().sum();
+            dx.iter_mut().zip(targets).for_each(|(dx, t)| *dx = dy * (*dx * mass - t));
+        }
+        dx
+    }
+
+    fn gather_rows(&self, x: &Tensor, indices: &[usize], shape: Shape) -> Tensor {
+        let (width, values) = (width(x, x.shape()[0]), x.values());
+        self.filled(shape, |out| {
+            for (out, &index) in out.chunks_exact_mut(width.max(1)).zip(indices) {
+                out.copy_from_slice(&values[index * width..][..width]);
+            }
+        })
+    }
+
+    fn scatter_rows(&self, dy: &Tensor, indices: &[usize], shape: Shape) -> Tensor {
+        let width = shape.volume() / shape[0].max(1);
+        self.filled(shape, |dx| {
+            dx.fill(0.0);
+            for (dy, &index) in dy.values().chunks_exact(width.max(1)).zip(indices) {
+                let dx = &mut dx[index * width..][..width];
+                dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy);
+            }
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! Convolutions on the tensor cores: how the pixels are cut into tiles, and the launches.
+
+use super::tensors::{arg, buffer, optional};
+use super::{Arg, Buffer, Cuda, Grid, Precision};
+use crate::backend::{ConvShape, Element, Epilogue, Memory};
+use crate::tensor::Tensor;
+use std::sync::Arc;
+
+/// The most pixels of a tile, and of a tile with its neighbours.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    tile: usize,
+    pub halo: usize,
+}
+
+/// The kernels could take a halo of 256. This one only makes tiles smaller that are at most three pixels high or
+/// wide, and lets bf16 fit GPUs that give a block 99 KiB of shared memory.
+const TILE: Limits = Limits { tile: 128, halo: 216 };
+/// Of the kernel for few channels.
+pub(super) const LARGE_TILE: Limits = Limits { tile: 256, halo: 330 };
+/// The kernels number pixels by 32 bits.
+const MOST_PIXELS: usize = i32::MAX as usize;
+/// Bytes between rows of 64 in shared memory: 16 more, so that eight rows meet eight banks. The kernels are compiled
+/// with it.
+pub(super) const ROW: usize = 80;
+
+/// How the pixels are cut into tiles.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Tiling {
+    tile: [usize; 2],
+    tiles: [usize; 2],
+}
+
+impl ConvShape {
+    /// The fewest tiles that cover the image, and of those the ones with the fewest neighbours.
+    fn tiling(self, limits: Limits) -> Tiling {
+        let border = self.kernel - 1;
+        let halo = |[h, w]: [usize; 2]| (h + border) * (w + border);
+        let cut = |w: usize| {
+            let most = (limits.halo / (w + border)).saturating_sub(border).min(limits.tile / w);
+            let tile = [most.clamp(1, self.height), w];
+            Tiling { tile, tiles: [self.height.div_ceil(tile[0]), self.width.div_ceil(w)] }
+        };
+        let cost = |t: &Tiling| {
+            let count = t.tiles[0] * t.tiles[1];
+            // Rows of eight pixels meet eight banks; others cost a little.
+            (count * 1000 + count * halo(t.tile) * if t.tile[1].is_multiple_of(8) { 1 } else { 2 }, t.tile[1])
+        };
+        (1..=self.width.min(limits.tile))
+            .map(cut)
+            .filter(|t| halo(t.tile) <= limits.halo)
+            .min_by_key(cost)
+            .expect("a tile of one column is small enough")
+    }
+
+    fn halo(self, tiling: Tiling) -> usize {
+        (tiling.tile[0] + self.kernel - 1) * (tiling.tile[1] + self.kernel - 1)
+    }
+
+    fn tiling_arg(self, t: Tiling) -> Arg {
+        let sizes = [self.batch, self.height, self.width, t.tile[0], t.tile[1], t.tiles[0], t.tiles[1]];
+        Arg::sizes(sizes)
+    }
+}
+
+/// Chunks of 64 bytes of channels that the kernel for few channels takes at most.
+const NARROW_CHUNKS: usize = 2;
+
+/// Bytes of shared memory: all weights of 32 outputs, and two tiles with their neighbours.
+fn narrow_shared(chunks: usize, taps: usize, halo: usize) -> usize {
+    (chunks * taps * 32 + 2 * halo) * ROW
+}
+
+/// Of the kernel for many channels: tiles and weights of the present and the next step, then the results.
+fn conv_shared(chunks: usize, taps: usize, halo: usize, block: usize) -> usize {
+    let taps_at_once = if taps == 9 { 3 } else { 1 };
+    let copies = (chunks.min(2) * halo + 2 * taps_at_once * block) * ROW;
+    copies.max(TILE.tile * (block + 8) * 4)
+}
+
+/// Of the weight gradient's: tiles of both operands, for the present and the next step.
+fn weight_shared(halo: usize, [m, n]: [usize; 2], element: Element) -> usize {
+    let size = element.size();
+    let padding = if size == 2 { 16 } else { 32 };
+    2 * (halo * (m * size + padding) + TILE.tile * (n * size + padding))
+}
+
+/// The most shared memory that any of these kernels asks for in a precision.
+pub(super) fn most_shared(precision: Precision) -> usize {
+    let largest = [
+        narrow_shared(NARROW_CHUNKS, 9, LARGE_TILE.halo),
+        conv_shared(2, 9, TILE.halo, 128),
+        weight_shared(TILE.halo, [64, 64], precision.activation()),
+    ];
+    largest.into_iter().max().unwrap_or_default()
+}
+
+impl Cuda {
+    /// `epilogue(x ∗ weight)`; `flipped`: with the weight turned around and its channels swapped.
+    pub(super) fn run_conv(
+        &self,
+        shape: ConvShape,
+        x: &Tensor,
+        weight: &Tensor,
+        flipped: bool,
+        epilogue: Epilogue,
+        to: Element,
+    ) -> Tensor {
+        let pixels = shape.pixels();
+        assert!(
+            pixels <= MOST_PIXELS,
+            "conv2d: {pixels} pixels at once, a GPU takes {MOST_PIXELS}: {shape:?}"
+        );
+        // The kernel takes [taps, outputs, inputs], which is how the weights lie for the way back.
+        let (out, weight) = (self.empty(shape.output_shape(), to), self.weight_cast(weight, !flipped));
+        let (precision, taps) = (self.precision().name(), shape.taps());
+        // The widest block that the channels fill.
+        let fills = |&n: &usize| shape.outputs.div_ceil(n) * n < shape.outputs + 32;
+        let block = [128, 64].into_iter().find(fills).unwrap_or(32);
+        let chunks = (shape.inputs * x.element().size()).div_ceil(64);
+        let (kernel, tiling, grid);
+        if block == 32 && chunks <= NARROW_CHUNKS {
+            tiling = shape.tiling(LARGE_TILE);
+            kernel = format!("conv_narrow<{precision}, {taps}>");
+            let shared = narrow_shared(chunks, taps, shape.halo(tiling));
+            let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
+            let columns = shape.outputs.div_ceil(32);
+            // Blocks that a multiprocessor holds at once, by their shared memory and their registers.
+            let occupancy = (self.shared_bytes() / (shared + 2400)).clamp(1, 3);
+            let blocks = (self.multiprocessors() * occupancy).div_ceil(columns).min(tiles);
+            grid = Grid { shared, ..Grid::blocks(blocks, columns, 1) };
+        } else {
+            tiling = shape.tiling(TILE);
+            kernel = format!("conv<{precision}, {taps}, {block}>");
+            let shared = conv_shared(chunks, taps, shape.halo(tiling), block);
+            let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
+            grid = Grid { shared, ..Grid::blocks(tiles, shape.outputs.div_ceil(block), 1) };
+        }
+        let args = [
+            arg(x),
+            weight.arg(),
+            optional(epilogue.bias),
+            optional(epilogue.residual),
+            optional(epilogue.mask),
+            arg(&out),
+            shape.tiling_arg(tiling),
+            Arg::size(shape.inputs),
+            Arg::size(shape.outputs),
+            Arg::flag(epilogue.relu),
+            Arg::flag(flipped),
+            Arg::flag(to == Element::F32),
+        ];
+        self.launch(&kernel, grid, &args);
+        out
+    }
+
+    /// The gradients of the weights, [taps, inputs, outputs], and where asked for of the bias.
+    pub(super) fn run_conv_weight(
+        &self,
+        shape: ConvShape,
+        x: &Tensor,
+        dy: &Tensor,
+        bias: bool,
+    ) -> (Tensor, Option<Tensor>) {
+        let tiling = shape.tiling(TILE);
+        let (inputs, outputs, taps) = (shape.inputs, shape.outputs, shape.taps());
+        let [m, n] = match (inputs, outputs) {
+            (..=16, _) => [16, 32],
+            (64.., 64..) => [64, 64],
+            _ => [32, 32],
+        };
+        let shared = weight_shared(shape.halo(tiling), [m, n], x.element());
+        let warps_k = 8 / (m / 16 * 2);
+        let blocks = inputs.div_ceil(m) * outputs.div_ceil(n);
+        let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
+        let per_multiprocessor = if n == 64 { 1 } else { 2 };
+        let splits = (self.multiprocessors() * per_multiprocessor / blocks).clamp(1, tiles);
+        let parts = splits * warps_k;
+        let partial = self.floats([parts, taps * inputs * outputs]);
+        let bias_partial = bias.then(|| self.floats([parts, outputs]));
+        let kernel = format!("conv_weight<{}, {taps}, {m}, {n}>", self.precision().name());
+        let grid = Grid { shared, ..Grid::blocks(splits, inputs.div_ceil(m), outputs.div_ceil(n)) };
+        let args = [
+            arg(x),
+            arg(dy),
+            arg(&partial),
+            optional(bias_partial.as_ref()),
+            shape.tiling_arg(tiling),
+            Arg::size(inputs),
+            Arg::size(outputs),
+        ];
+        self.launch(&kernel, grid, &args);
+        let bias = bias_partial.map(|partial| self.sum_parts(&partial, 1, parts, [outputs], 1.0));
+        (self.sum_parts(&partial, 1, parts, shape.weight_shape(), 1.0), bias)
+    }
+
+    /// A convolution's weights in the activations' type; `swapped`: [taps, outputs, inputs]. Made when first needed
+    /// and kept until the weights change.
+    fn weight_cast(&self, weight: &Tensor, swapped: bool) -> Arc<Buffer> {
+        let held = buffer(weight);
+        held.cached_cast(swapped, || {
+            let out = Buffer::new(self, held.len(), self.precision().activation());
+            let [_, _, inputs, outputs] = weight.shape().image("a convolution's weight");
+            let mut args = vec![held.arg(), out.arg(), Arg::size(inputs), Arg::size(outputs)];
+            args.extend([Arg::flag(swapped), Arg::size(held.len())]);
+            let kernel = format!("cast_weights<{}>", self.precision().name());
+            self.launch(&kernel, Grid::blocks(held.len().div_ceil(256), 1, 1), &args);
+            out
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_cover_the_image_and_fit_a_block() {
+        for (height, width) in [(160, 160), (80, 80), (40, 40), (20, 20), (1, 1), (7, 300), (45, 3), (500, 1)]
+        {
+            for (kernel, limits) in [(1, TILE), (3, TILE), (1, LARGE_TILE), (3, LARGE_TILE)] {
+                let shape = ConvShape { batch: 1, height, width, inputs: 8, outputs: 8, kernel };
+                let t = shape.tiling(limits);
+                let (tile, halo) = (t.tile[0] * t.tile[1], shape.halo(t));
+                assert!(tile <= limits.tile && halo <= limits.halo, "{shape:?}: {t:?}");
+                let covered = [0, 1].map(|i| t.tiles[i] * t.tile[i]);
+                assert!(covered[0] >= height && covered[1] >= width, "{shape:?}: {t:?}");
+            }
+        }
+        let paper = |size| {
+            let shape = ConvShape { batch: 1, height: size, width: size, inputs: 8, outputs: 8, kernel: 3 };
+            let [rows, columns] = shape.tiling(TILE).tiles;
+            (size * size) as f64 / (rows * columns * TILE.tile) as f64
+        };
+        assert!([160, 80, 40, 20].iter().all(|&size| paper(size) > 0.75), "share of a tile that is used");
+    }
+}

@@ -1,0 +1,134 @@
+//! Images: convolutions, resizing, channels side by side, and what goes over all pixels of an image.
+
+use super::launch::name;
+use super::tensors::{arg, vector};
+use super::{Arg, Cuda, Grid};
+use crate::backend::shapes::Corners;
+use crate::backend::{ConvShape, Element, Epilogue, Images, Memory, ResizeShape};
+use crate::shape::Shape;
+use crate::tensor::Tensor;
+
+impl Cuda {
+    /// Copies `count` channels of each pixel from place `from_at` to place `to_at`.
+    fn copy_channels(&self, from: &Tensor, from_at: usize, to: &Tensor, to_at: usize, count: usize) {
+        let (from_width, to_width) = (from.shape().last(), to.shape().last());
+        let v = [from_at, to_at, count, from_width, to_width].into_iter().map(vector).min().unwrap_or(1);
+        let pixels = from.shape().volume() / from_width.max(1);
+        let kernel = format!("copy_channels<{}, {v}>", name(from.element()));
+        let mut args = vec![arg(from), arg(to), Arg::count(pixels)];
+        args.extend([count, from_width, from_at, to_width, to_at].map(Arg::size));
+        self.launch(&kernel, Grid::over(pixels * count / v), &args);
+    }
+
+    fn run_resize(&self, kernel: &str, shape: ResizeShape, from: &Tensor, to: Shape) -> Tensor {
+        let (out, v) = (self.empty(to, from.element()), vector(shape.channels));
+        let ([h, w], [oh, ow]) = (shape.from, shape.to);
+        let mut args = vec![arg(from), arg(&out)];
+        args.extend([shape.batch, h, w, oh, ow, shape.channels].map(Arg::size));
+        args.push(Arg::flag(shape.corners == Corners::Aligned));
+        let kernel = format!("{kernel}<{}, {v}>", name(from.element()));
+        self.launch(&kernel, Grid::over(to.volume() / v), &args);
+        out
+    }
+}
+
+impl Images for Cuda {
+    fn conv(
+        &self,
+        shape: ConvShape,
+        x: &Tensor,
+        weight: &Tensor,
+        flipped: bool,
+        epilogue: Epilogue,
+        to: Element,
+    ) -> Tensor {
+        self.run_conv(shape, x, weight, flipped, epilogue, to)
+    }
+
+    fn conv_weight_gradient(
+        &self,
+        shape: ConvShape,
+        x: &Tensor,
+        dy: &Tensor,
+        bias: bool,
+    ) -> (Tensor, Option<Tensor>) {
+        self.run_conv_weight(shape, x, dy, bias)
+    }
+
+    fn resize(&self, shape: ResizeShape, x: &Tensor) -> Tensor {
+        self.run_resize("resize", shape, x, shape.output_shape())
+    }
+
+    fn resize_backward(&self, shape: ResizeShape, dy: &Tensor) -> Tensor {
+        self.run_resize("resize_backward", shape, dy, shape.image_shape())
+    }
+
+    fn concat_channels(&self, images: &[&Tensor]) -> Tensor {
+        let first = images[0];
+        let same = images.iter().all(|image| image.element() == first.element());
+        let common = if same { first.element() } else { Element::F32 };
+        let [batch, height, width, _] = first.shape().image("concat");
+        let total = images.iter().map(|image| image.shape().last()).sum();
+        let out = self.empty(Shape::from([batch, height, width, total]), common);
+        let mut at = 0;
+        for &image in images {
+            let count = image.shape().last();
+            self.copy_channels(&self.cast(image.clone(), common), 0, &out, at, count);
+            at += count;
+        }
+        out
+    }
+
+    fn slice_channels(&self, image: &Tensor, first: usize, count: usize) -> Tensor {
+        let [batch, height, width, _] = image.shape().image("slice");
+        let out = self.empty(Shape::from([batch, height, width, count]), image.element());
+        self.copy_channels(image, first, &out, 0, count);
+        out
+    }
+
+    fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool) -> Tensor {
+        let [batch, height, width, channels] = x.shape().image("sample bias");
+        let (samples, pixels, v) = (bias.shape()[0], height * width, vector(channels));
+        let out = self.empty(Shape::from([samples, height, width, channels]), x.element());
+        let args = [
+            arg(x),
+            arg(bias),
+            arg(&out),
+            Arg::count(samples),
+            Arg::size(samples / batch),
+            Arg::count(pixels),
+            Arg::size(channels),
+            Arg::flag(relu),
+        ];
+        let kernel = format!("sample_bias<{}, {v}>", name(x.element()));
+        self.launch(&kernel, Grid::over(samples * pixels * channels / v), &args);
+        out
+    }
+
+    fn sum_repeats(&self, x: &Tensor, repeats: usize) -> Tensor {
+        let [samples, height, width, channels] = x.shape().image("sum of repeats");
+        let (batch, size) = (samples / repeats, height * width * channels);
+        let out = self.empty(Shape::from([batch, height, width, channels]), x.element());
+        let args = [arg(x), arg(&out), Arg::count(batch), Arg::size(repeats), Arg::count(size)];
+        self.launch(&format!("sum_repeats<{}>", name(x.element())), Grid::over(batch * size), &args);
+        out
+    }
+
+    fn mean_pixels(&self, x: &Tensor) -> Tensor {
+        let [batch, height, width, _] = x.shape().image("mean of pixels");
+        let factor = 1.0 / (height * width) as f32;
+        let (_, sums) = self.masked_sums(x.clone(), None, x.element(), Some(batch), factor);
+        sums.expect("sums were asked for")
+    }
+
+    fn broadcast_pixels(&self, rows: &Tensor, shape: Shape, divisor: f32, to: Element) -> Tensor {
+        let out = self.empty(shape, to);
+        let [batch, channels] = rows.shape().matrix("broadcast");
+        let (v, pixels) = (vector(channels), shape.volume() / rows.shape().volume().max(1));
+        let mut args = vec![arg(rows), arg(&out), Arg::Float(1.0 / divisor), Arg::count(batch)];
+        args.extend([Arg::count(pixels), Arg::size(channels)]);
+        let kernel = format!("spread_pixels<{}, {v}>", name(to));
+        self.launch(&kernel, Grid::over(batch * pixels * channels / v), &args);
+        out
+    }
+}

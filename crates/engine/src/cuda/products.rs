@@ -1,0 +1,38 @@
+//! Matrix products in f32, single and in batches, and transposition.
+
+use super::tensors::{arg, optional};
+use super::{Arg, Cuda, Grid};
+use crate::backend::{Matrix, Products};
+use crate::tensor::Tensor;
+
+/// How a kernel walks over the matrices of a batch: the steps between rows and between columns, and between matrices.
+fn steps(matrix: Matrix, batch: usize) -> [Arg; 3] {
+    let columns = matrix.tensor.shape().last();
+    let [row, column] = if matrix.transposed { [1, columns] } else { [columns, 1] };
+    [row, column, matrix.tensor.shape().volume() / batch].map(Arg::count)
+}
+
+impl Products for Cuda {
+    fn matmul(&self, a: Matrix, b: Matrix, bias: Option<&Tensor>, [batch, m, k, n]: [usize; 4]) -> Tensor {
+        let (rows, columns) = (m.div_ceil(64), n.div_ceil(64));
+        let blocks = rows * columns * batch;
+        let parts = match bias {
+            None => (self.multiprocessors() * 2 / blocks.max(1)).min(k / 512).max(1),
+            Some(_) => 1,
+        };
+        let out = self.floats([batch * parts * m, n]);
+        let mut args = vec![arg(a.tensor), arg(b.tensor), optional(bias), arg(&out)];
+        args.extend([m, n, k, parts].map(Arg::size));
+        args.extend([steps(a, batch), steps(b, batch)].concat());
+        self.launch("matmul", Grid::blocks(rows, columns, batch * parts), &args);
+        if parts == 1 { out } else { self.sum_parts(&out, batch, parts, [batch * m, n], 1.0) }
+    }
+
+    fn transpose(&self, x: &Tensor) -> Tensor {
+        let [rows, columns] = x.shape().matrix("transpose");
+        let out = self.floats([columns, rows]);
+        let grid = Grid { threads: [32, 8], ..Grid::blocks(columns.div_ceil(32), rows.div_ceil(32), 1) };
+        self.launch("transpose", grid, &[arg(x), arg(&out), Arg::size(rows), Arg::size(columns)]);
+        out
+    }
+}

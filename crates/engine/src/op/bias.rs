@@ -1,0 +1,76 @@
+//! A bias per sample and channel: how a code enters the 1x1 head.
+//!
+//! A 1x1 convolution of [features, tiled code] is a 1x1 convolution of the features plus a linear map
+//! of the code, the same at every pixel. So K codes per image cost K additions, not K decoders.
+//!
+//! ```text
+//! y[n·K + k, i, j, c] = x[n, i, j, c] + bias[n·K + k, c]
+//! ```
+
+use super::{Operation, with_parts};
+use crate::backend::Element;
+use crate::tape::Var;
+use crate::tape::flow::Flow;
+use crate::tensor::Tensor;
+
+impl Var {
+    /// Adds to each image a bias per channel; with K biases per image the image is used K times.
+    ///
+    /// # Shapes
+    /// [batch, height, width, channels], bias [batch·K, channels] → [batch·K, height, width, channels]
+    pub fn add_sample_bias(&self, bias: &Self) -> Self {
+        self.sample_bias(bias, false)
+    }
+
+    /// `relu(add_sample_bias)` in one sweep.
+    pub fn add_sample_bias_relu(&self, bias: &Self) -> Self {
+        self.sample_bias(bias, true)
+    }
+
+    fn sample_bias(&self, bias: &Self, relu: bool) -> Self {
+        let [batch, _, _, channels] = self.shape().image("add_sample_bias");
+        let [samples, bias_channels] = bias.shape().matrix("add_sample_bias's bias");
+        assert!(
+            bias_channels == channels && batch > 0 && samples % batch == 0,
+            "add_sample_bias: bias {} for images {}: it needs [a multiple of {batch}, {channels}]",
+            bias.shape(),
+            self.shape()
+        );
+        let backend = self.backend();
+        let wide_bias = backend.cast(bias.tensor().clone(), Element::F32);
+        let out = backend.add_sample_bias(self.tensor(), &wide_bias, relu);
+        let (y, given) = (relu.then(|| out.clone()), self.tensor().element());
+        Self::record(&[self, bias], out, SampleBias { samples, repeats: samples / batch, given, y })
+    }
+}
+
+pub(crate) struct SampleBias {
+    samples: usize,
+    /// K.
+    repeats: usize,
+    /// The images' type.
+    given: Element,
+    /// The result, where it is a relu's.
+    y: Option<Tensor>,
+}
+
+impl Operation for SampleBias {
+    fn name(&self) -> String {
+        with_parts("sample bias".into(), &[("relu", self.y.is_some())])
+    }
+
+    fn ends_in_relu(&self) -> bool {
+        self.y.is_some()
+    }
+
+    fn backward(self, dy: Tensor, flow: &mut Flow) {
+        let Self { samples, repeats, given, y } = self;
+        let (mask, segments) = (flow.mask(y.as_ref()), flow.wants(1).then_some(samples));
+        let (dy, sums) = flow.device().backend().mask_and_sum(dy, mask, given, segments);
+        drop(y);
+        if let Some(sums) = sums {
+            flow.add(1, |_| sums);
+        }
+        flow.add(0, |backend| if repeats == 1 { dy } else { backend.sum_repeats(&dy, repeats) });
+    }
+}

@@ -1,0 +1,123 @@
+//! The operations. Each stands in one file: its method of [`Var`](crate::Var) with formula and shape rule, what it
+//! saves when it is recorded, and its one way back. Both are written over [`Backend`](crate::backend::Backend), so that
+//! they hold on every device.
+//!
+//! A new operation is a struct here that implements [`Operation`], its name in the list below, and where no kernel
+//! serves it one more kernel per device.
+
+mod bias;
+mod conv;
+mod elementwise;
+mod group_norm;
+mod join;
+mod loss;
+mod matmul;
+mod norm;
+mod reduce;
+mod resize;
+
+use crate::parameters::ParameterId;
+use crate::tape::flow::Flow;
+use crate::tensor::Tensor;
+use bias::SampleBias;
+use conv::Conv;
+use elementwise::{Arithmetic, Pointwise, StraightThrough};
+use group_norm::GroupNorm;
+use join::{Concat, GatherRows, Reshape};
+use loss::{CrossEntropy, RowDistance, Softmax};
+use matmul::{MatMul, Transpose};
+pub use norm::BatchStatistics;
+use norm::{BatchNorm, BatchNormBy, L2Normalise};
+use reduce::{BroadcastPixels, BroadcastRows, MeanPixels, SumRows};
+use resize::Resize;
+
+/// An operation that was computed: what it has to keep for its way back.
+pub(crate) trait Operation: Sized {
+    /// What a listing calls it, where that is always the same.
+    const NAME: &'static str = "";
+
+    /// What a listing calls it.
+    fn name(&self) -> String {
+        Self::NAME.into()
+    }
+
+    /// Hands its operands' gradients on, given that of its result.
+    fn backward(self, dy: Tensor, flow: &mut Flow);
+
+    /// Whether its result is a relu's, so that no gradient passes where it is zero; such an operation asks
+    /// [`Flow::mask`] for what is still to be masked.
+    fn ends_in_relu(&self) -> bool {
+        false
+    }
+}
+
+macro_rules! operations {
+    ($($name:ident),*) => {
+        /// Any operation, as a tape holds it.
+        pub(crate) enum Op {
+            $($name($name)),*
+        }
+
+        impl Operation for Op {
+            fn name(&self) -> String {
+                match self { $(Self::$name(op) => op.name()),* }
+            }
+
+            fn backward(self, dy: Tensor, flow: &mut Flow) {
+                match self { $(Self::$name(op) => op.backward(dy, flow)),* }
+            }
+
+            fn ends_in_relu(&self) -> bool {
+                match self { $(Self::$name(op) => op.ends_in_relu()),* }
+            }
+        }
+
+        $(impl From<$name> for Op {
+            fn from(op: $name) -> Self {
+                Self::$name(op)
+            }
+        })*
+    };
+}
+
+operations!(
+    Leaf,
+    Arithmetic,
+    BatchNorm,
+    BatchNormBy,
+    BroadcastPixels,
+    BroadcastRows,
+    Concat,
+    Conv,
+    CrossEntropy,
+    GatherRows,
+    GroupNorm,
+    L2Normalise,
+    MatMul,
+    MeanPixels,
+    Pointwise,
+    Reshape,
+    Resize,
+    RowDistance,
+    SampleBias,
+    Softmax,
+    StraightThrough,
+    SumRows,
+    Transpose
+);
+
+/// A parameter, where gradients end.
+pub(crate) struct Leaf(pub ParameterId);
+
+impl Operation for Leaf {
+    const NAME: &'static str = "parameter";
+
+    fn backward(self, dy: Tensor, flow: &mut Flow) {
+        flow.reach(self.0, dy);
+    }
+}
+
+/// `conv 3x3 + bias + relu`: a name, and what is done in the same sweep.
+fn with_parts(name: String, parts: &[(&str, bool)]) -> String {
+    parts.iter().filter(|(_, there)| *there).fold(name, |name, (part, _)| name + " + " + part)
+}

@@ -1,0 +1,201 @@
+//! Which code is responsible for which annotation, and the distances that follow: by outputs (the paper's E_2) or by
+//! embeddings (E_3).
+
+use super::schedule::{Weights, rule};
+use crate::assignment::{Rule, responsibilities};
+use crate::batch::Batch;
+use crate::loss::{self, Compared};
+use crate::model::{Encoded, Model};
+use crate::recipe::{Recipe, Space};
+use multivalued_engine::{Tape, Tensor, Var};
+
+/// The losses of a batch as they come from one of the two assignments.
+pub(super) struct Assigned {
+    /// One number: distances weighted by responsibility, summed over annotations, the mean over images.
+    pub reconstruction: Var,
+    /// [batch, code_count]: what the classifier should say.
+    pub targets: Vec<f32>,
+    /// [batch]: the weight of empty annotations, where a head says how probable they are.
+    pub empty_targets: Vec<f32>,
+    pub commitment: Option<Var>,
+    /// Where it counts already.
+    pub overlap: Option<Var>,
+    /// For the energy score: outputs of these codes for every image.
+    pub outputs: Option<(Compared, Vec<usize>)>,
+    /// What the codebook's average follows: responsibilities [pairs, code_count] and embeddings.
+    pub followed: Option<(Vec<f32>, Tensor)>,
+}
+
+/// Assigns annotations as the recipe says.
+pub(super) fn assign(
+    model: &Model,
+    tape: &Tape,
+    recipe: &Recipe,
+    encoded: &Encoded,
+    batch: &Batch,
+    progress: f32,
+    weights: Weights,
+) -> Assigned {
+    match recipe.assignment.space {
+        Space::Output => {
+            let rule = rule(&recipe.assignment, progress);
+            assign_by_output(model, tape, recipe, encoded, batch, rule, weights)
+        }
+        Space::Embedding => assign_by_embedding(model, tape, recipe, encoded, batch, weights),
+    }
+}
+
+/// The paper's E_2: an annotation belongs to the code whose output is nearest.
+///
+/// Summed over annotations, the reconstruction of a code's output needs only the mean of its annotations,
+/// since cross-entropy is linear in the target: `Σ_k r_k d(o, y_k) = R · d(o, Σ_k r_k y_k / R)`.
+fn assign_by_output(
+    model: &Model,
+    tape: &Tape,
+    recipe: &Recipe,
+    encoded: &Encoded,
+    batch: &Batch,
+    rule: Rule,
+    weights: Weights,
+) -> Assigned {
+    let (images, k) = (encoded.batch, batch.per_image);
+    let codes = model.active_codes();
+    let j = codes.len();
+    let logits = model.generate_all(tape, encoded, &codes);
+    let size = logits.shape().volume() / (images * j);
+
+    // Annotations are assigned here and not on a GPU: distances and probabilities are a few thousand values,
+    // which cross at once, and finding the cheapest pairs is a search, image by image, in microseconds.
+    let probabilities = model.probabilities(encoded, &codes);
+    let drawn = encoded
+        .empty
+        .as_ref()
+        .map(|_| loss::foreground_annotations(&batch.annotations, model.recipe.output_channels()).sum_rows());
+    let mut others = vec![probabilities.tensor(), &batch.areas];
+    others.extend(drawn.as_ref().map(Var::tensor));
+    let (mut distances, read) = loss::cross_entropy_distances(&logits, &batch.annotations, images, &others);
+    let (probabilities, areas) = (&read[0], &read[1]);
+    // Codes have no part in empty annotations where a head says how probable those are.
+    let is_empty = |row: usize| read.get(2).is_some_and(|drawn| drawn[row] == 0.0);
+    let of_codes = |row: usize| if is_empty(row) { 0.0 } else { batch.weights[row] };
+    let annotation_weights: Vec<f32> = (0..images * k).map(of_codes).collect();
+    // Distances in units of the image's mean annotated area, so that small lesions count as much.
+    let units: Vec<f32> = areas.iter().map(|area| area.max(0.02 * size as f32)).collect();
+    for (image, distances) in distances.chunks_exact_mut(k * j).enumerate() {
+        distances.iter_mut().for_each(|d| *d /= units[image]);
+    }
+    let mut shares = vec![0.0f32; images * k * j]; // [images·K, J]: weight · responsibility
+    let mut parts = vec![0.0f32; images * j * k]; // [images·J, K]: an annotation's part in a code's target
+    let mut masses = vec![0.0f32; images * j];
+    let mut targets = vec![0.0f32; images * model.recipe.code_count];
+    for image in 0..images {
+        let annotation_weights = &annotation_weights[image * k..][..k];
+        let log_p: Vec<f32> = probabilities[image * j..][..j].iter().map(|p| p.max(1e-9).ln()).collect();
+        let r = responsibilities(rule, &distances[image * k * j..][..k * j], &log_p, annotation_weights);
+        for annotation in 0..k {
+            for code in 0..j {
+                let share = annotation_weights[annotation] * r[annotation * j + code];
+                shares[(image * k + annotation) * j + code] = share;
+                parts[(image * j + code) * k + annotation] = share;
+                masses[image * j + code] += share;
+                targets[image * model.recipe.code_count + codes[code]] += share;
+            }
+        }
+    }
+    for (row, parts) in parts.chunks_exact_mut(k).enumerate() {
+        parts.iter_mut().for_each(|part| *part /= masses[row].max(1e-12));
+    }
+    let device = model.device();
+    let parts = Var::constant(Tensor::from_slice(device, [images * j, k], &parts));
+    let means = parts.batched_matmul(&Var::constant(batch.annotations.clone()), images); // [images·J, size]
+
+    let row_units: Vec<f32> = (0..images * j).map(|row| units[row / j]).collect();
+    let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &row_units);
+    let masses: Vec<f32> = masses.iter().map(|mass| mass / images as f32).collect();
+    let masses = Var::constant(Tensor::from_slice(device, [images * j], &masses));
+    let compared =
+        (weights.overlap > 0.0 || weights.energy > 0.0).then(|| compared(model, &logits, batch, images));
+    Assigned {
+        reconstruction: distance.mul(&masses).sum(),
+        targets,
+        empty_targets: (0..images)
+            .map(|image| {
+                (image * k..(image + 1) * k).filter(|&row| is_empty(row)).map(|row| batch.weights[row]).sum()
+            })
+            .collect(),
+        commitment: None,
+        overlap: compared
+            .as_ref()
+            .filter(|_| weights.overlap > 0.0)
+            .map(|compared| compared.overlap(&shares)),
+        outputs: compared.map(|compared| (compared, codes)),
+        followed: None,
+    }
+}
+
+/// The paper's E_3: an annotation belongs to the code nearest to the pair's embedding; the generator sees
+/// the code, the embedding gets its gradient (straight through).
+///
+/// Paper: eq. (nearest) and E_zreg, §3.2. Differs: the commitment is a mean over dimensions, not a sum,
+/// which would pin the encoder to its first codes.
+fn assign_by_embedding(
+    model: &Model,
+    tape: &Tape,
+    recipe: &Recipe,
+    encoded: &Encoded,
+    batch: &Batch,
+    weights: Weights,
+) -> Assigned {
+    let pair_encoder = model.pair_encoder.as_ref().expect("the recipe's assignment made a pair encoder");
+    let (count, k) = (model.recipe.code_count, batch.per_image);
+    let rows = encoded.batch * k;
+    let images = Var::constant(batch.images.clone());
+    let [_, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
+    let channels = model.recipe.output_channels();
+
+    // Rows that only pad stay out of the embedding's batch statistics; their weight is 0, so that any
+    // embedding will do for them.
+    let real: Vec<usize> = (0..rows).filter(|&row| batch.weights[row] > 0.0).collect();
+    let place: Vec<usize> =
+        (0..rows).map(|row| real.partition_point(|&other| other <= row).saturating_sub(1)).collect();
+    let image_of: Vec<usize> = real.iter().map(|row| row / k).collect();
+    let annotations = Var::constant(batch.annotations.clone()).gather_rows(&real);
+    let annotations = annotations.reshape([real.len(), height, width, channels]);
+    let embedding = pair_encoder.forward(tape, &images.gather_rows(&image_of), &annotations);
+    let z = model.codebook.comparable(&embedding).gather_rows(&place);
+    let others = [&batch.areas];
+    let (nearest, read) =
+        model.codebook.nearest(&model.parameters, z.tensor(), &model.active_codes(), &others);
+    let c = model.codebook.codes(tape).stop_gradient().gather_rows(&nearest);
+    let logits = model.generate(tape, encoded, &z.straight_through(&c));
+
+    let size = logits.shape().volume() / rows;
+    let units: Vec<f32> = (0..rows).map(|row| read[0][row / k].max(0.02 * size as f32)).collect();
+    let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, &batch.annotations, &units);
+    let overlap = (weights.overlap > 0.0).then(|| compared(model, &logits, batch, rows));
+    let overlap = overlap.map(|compared| compared.overlap(&batch.weights).scale(k as f32));
+    let shares: Vec<f32> = batch.weights.iter().map(|weight| weight / encoded.batch as f32).collect();
+    let shares = Var::constant(Tensor::from_slice(model.device(), [rows], &shares));
+
+    let mut targets = vec![0.0f32; encoded.batch * count];
+    let mut responsibilities = vec![0.0f32; rows * count];
+    for (row, &code) in nearest.iter().enumerate() {
+        targets[row / k * count + code] += batch.weights[row];
+        responsibilities[row * count + code] = batch.weights[row] * k as f32;
+    }
+    Assigned {
+        reconstruction: distance.mul(&shares).sum(),
+        targets,
+        empty_targets: Vec::new(),
+        commitment: Some(z.squared_error(&c).mul(&shares).sum()),
+        overlap,
+        outputs: None,
+        followed: Some((responsibilities, z.into_tensor())),
+    }
+}
+
+/// Outputs beside the annotations of the same image; `images` counts the groups of rows that are of one image.
+pub(super) fn compared(model: &Model, logits: &Var, batch: &Batch, images: usize) -> Compared {
+    let annotations = loss::foreground_annotations(&batch.annotations, model.recipe.output_channels());
+    Compared::new(loss::foreground(logits), loss::masks(logits), annotations, images)
+}
