@@ -225,6 +225,8 @@ impl Plan {
         // The dearest part of a training: the energy score counts.
         recipe.loss.energy_from = 0.0;
         recipe.assignment.anneal_until = 0.0;
+        // After one pass over so few cases most codes would rest, and steps would take half as long as they will.
+        recipe.assignment.min_usage = 0.0;
         let some = cases.select(0..cases.len().min(recipe.train.batch.max(8))).to_vec()?;
         recipe.train.batch = recipe.train.batch.min(some.len());
         let scale = self.recipe.train.batch as f64 / recipe.train.batch as f64;
