@@ -40,9 +40,9 @@ impl CaseList {
         self.0.is_empty()
     }
 
-    /// Whether some of them are read from disk whenever they are asked for.
+    /// Whether they are read from disk whenever they are asked for: all of a list are held in one way.
     pub fn is_on_disk(&self) -> bool {
-        self.0.iter().any(|held| matches!(held, Held::Disk(..)))
+        matches!(self.0.first(), Some(Held::Disk(..)))
     }
 
     /// One case. An error where the disk fails or the file was damaged.

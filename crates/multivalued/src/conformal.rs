@@ -8,7 +8,7 @@
 
 use crate::{Error, Result};
 use multivalued_data::metric::overlap::iou;
-use multivalued_data::{Case, CaseList, Mask, Prediction, Predictions};
+use multivalued_data::{Case, CaseList, Hypothesis, Mask, Prediction, Predictions};
 use serde::{Deserialize, Serialize};
 
 /// Probabilities are f32: scores closer than this are equal.
@@ -25,10 +25,13 @@ pub struct Coverage {
     pub cases: usize,
 }
 
-/// The place of the hypothesis nearest to an annotation; of equally near ones the most probable.
-fn nearest(prediction: &Prediction, mask: &Mask) -> Result<usize> {
+/// The place of the hypothesis nearest to an annotation; of equally near ones the first, which is the most probable.
+pub(crate) fn nearest<'a>(
+    hypotheses: impl IntoIterator<Item = &'a Hypothesis>,
+    mask: &Mask,
+) -> Result<usize> {
     let mut nearest = (0, f64::NEG_INFINITY);
-    for (i, hypothesis) in prediction.hypotheses.iter().enumerate() {
+    for (i, hypothesis) in hypotheses.into_iter().enumerate() {
         let overlap = iou(&hypothesis.mask, mask)?;
         if overlap > nearest.1 {
             nearest = (i, overlap);
@@ -46,7 +49,7 @@ fn scores(prediction: &Prediction) -> impl Iterator<Item = f64> {
 }
 
 /// Annotations that weigh something, each with its share of its case's weight.
-fn shares(case: &Case) -> impl Iterator<Item = (&Mask, f64)> {
+pub(crate) fn shares(case: &Case) -> impl Iterator<Item = (&Mask, f64)> {
     let total: f64 = case.annotations.iter().map(|a| f64::from(a.weight)).sum();
     let weighty = case.annotations.iter().filter(|a| a.weight > 0.0);
     weighty.map(move |a| (&a.mask, f64::from(a.weight) / total))
@@ -67,7 +70,7 @@ impl Coverage {
             let (case, prediction) = (case?, predictions.get(at));
             let scores: Vec<f64> = scores(&prediction).collect();
             for (mask, share) in shares(&case) {
-                known.push((scores[nearest(&prediction, mask)?], share));
+                known.push((scores[nearest(&prediction.hypotheses, mask)?], share));
             }
         }
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -126,7 +129,7 @@ impl Coverage {
             let size = self.size(&prediction);
             for (mask, share) in shares(&case) {
                 all += share;
-                if nearest(&prediction, mask)? < size {
+                if nearest(&prediction.hypotheses, mask)? < size {
                     covered += share;
                 }
             }

@@ -22,6 +22,7 @@ use rayon::prelude::*;
 use std::borrow::{Borrow, Cow};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use views::Views;
 
 /// Predicts weighted sets of masks for images of any size.
@@ -54,10 +55,7 @@ impl Predictor {
     pub fn calibrated(mut self, cases: &CaseList) -> Result<Self> {
         Temperature::NEUTRAL.write_to(&mut self.recipe.predict);
         let mut fit = Fit::default();
-        for chunk in cases.chunks() {
-            let some = chunk.map(|at| cases.get(at)).collect::<std::result::Result<Vec<_>, _>>()?;
-            fit.add(&some, &predict_cases(&self.network, &self.recipe, &some)?);
-        }
+        predict_list(&self.network, &self.recipe, cases, |some, said| fit.add(some, &said))?;
         fit.temperature().write_to(&mut self.recipe.predict);
         Ok(self)
     }
@@ -96,6 +94,21 @@ impl Predictor {
         }
         Ok(())
     }
+}
+
+/// Tells the cases of a list and their predictions, a few at a time, as [`predict_cases`] makes them.
+pub(crate) fn predict_list(
+    network: &Network,
+    recipe: &Recipe,
+    cases: &CaseList,
+    mut tell: impl FnMut(&[Arc<Case>], Vec<Prediction>) -> Result<()>,
+) -> Result<()> {
+    for chunk in cases.chunks() {
+        let some = chunk.map(|at| cases.get(at)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let said = predict_cases(network, recipe, &some)?;
+        tell(&some, said)?;
+    }
+    Ok(())
 }
 
 /// Predictions for all cases, with the recipe's options. Panics unless the images have the channels that

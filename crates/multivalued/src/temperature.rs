@@ -13,8 +13,9 @@
 //! hypothesis that overlaps it most. Every group (patient) counts once, since its cases are no independent evidence,
 //! and a prior around "no change" keeps a few groups from saying much.
 
+use crate::Result;
+use crate::conformal::{nearest, shares};
 use crate::recipe::PredictRecipe;
-use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, Prediction};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -80,11 +81,15 @@ pub(crate) struct Fit(BTreeMap<String, Vec<Evidence>>);
 
 impl Fit {
     /// Adds cases and their predictions.
-    pub fn add(&mut self, cases: &[impl Borrow<Case>], predictions: &[Prediction]) {
+    pub fn add(&mut self, cases: &[impl Borrow<Case>], predictions: &[Prediction]) -> Result<()> {
         let stated = cases.iter().zip(predictions).filter(|(_, said)| said.draws.is_none());
         for (case, prediction) in stated.map(|(case, said)| (case.borrow(), said)) {
-            self.0.entry(case.group.clone()).or_default().extend(Evidence::of(case, prediction));
+            // A case of which no annotation counts says nothing.
+            if shares(case).next().is_some() {
+                self.0.entry(case.group.clone()).or_default().push(Evidence::of(case, prediction)?);
+            }
         }
+        Ok(())
     }
 
     /// The temperatures at which the predictions explain the cases best.
@@ -127,28 +132,19 @@ struct Evidence {
 }
 
 impl Evidence {
-    /// None where a case has no annotation that counts.
-    fn of(case: &Case, prediction: &Prediction) -> Option<Self> {
-        let total: f64 = case.annotations.iter().map(|one| f64::from(one.weight)).sum();
-        if total <= 0.0 {
-            return None;
-        }
+    fn of(case: &Case, prediction: &Prediction) -> Result<Self> {
         let masks: Vec<_> = prediction.hypotheses.iter().filter(|one| !one.mask.is_empty()).collect();
         let empty = 1.0 - masks.iter().map(|one| f64::from(one.probability)).sum::<f64>();
         let (mut drawn_empty, mut drawn) = (0.0, vec![0.0; masks.len()]);
-        for annotation in &case.annotations {
-            let share = f64::from(annotation.weight) / total;
-            if annotation.mask.is_empty() {
+        for (mask, share) in shares(case) {
+            if mask.is_empty() {
                 drawn_empty += share;
-                continue;
-            }
-            let overlaps = masks.iter().map(|one| iou(&one.mask, &annotation.mask).unwrap_or(0.0));
-            if let Some((nearest, _)) = overlaps.enumerate().max_by(|a, b| a.1.total_cmp(&b.1)) {
-                drawn[nearest] += share;
+            } else if !masks.is_empty() {
+                drawn[nearest(masks.iter().copied(), mask)?] += share;
             }
         }
         let logs = masks.iter().map(|one| f64::from(one.probability).max(1e-12).ln()).collect();
-        Some(Self { empty: empty.clamp(0.0, 1.0), drawn_empty, logs, drawn })
+        Ok(Self { empty: empty.clamp(0.0, 1.0), drawn_empty, logs, drawn })
     }
 
     /// −ln of the probability of what was drawn, given that it is not empty.
@@ -197,7 +193,7 @@ mod tests {
 
     fn temperature_of(cases: &[Case], predictions: &[Prediction]) -> Temperature {
         let mut fit = Fit::default();
-        fit.add(cases, predictions);
+        fit.add(cases, predictions).unwrap();
         fit.temperature()
     }
 

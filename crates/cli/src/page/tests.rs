@@ -117,32 +117,11 @@ fn a_page_is_complete_and_nothing_in_it_is_taken_for_markup() {
     assert_eq!(page.matches("<img ").count(), 14 * 10);
 }
 
-#[test]
-fn a_page_without_training_has_no_curves() {
+/// A page of a report alone.
+fn bare_page(details: bool) -> String {
     let cases = Task::new(TaskName::Raters, 32, 3).unwrap().generate("test", 2);
     let predictions: Vec<_> = cases.iter().map(|case| prediction(case, 0)).collect();
-    let report = evaluate(&cases, &predictions, &Settings { resamples: 5, ..Settings::new("val") }).unwrap();
-    let page = Page {
-        title: "t",
-        report: &report,
-        log: &[],
-        recipe: "",
-        facts: &[],
-        skipped: &[],
-        examples: &[],
-        best: &[],
-        worst: &[],
-    }
-    .render();
-    assert!(!page.contains("Loss terms") && !page.contains("<pre>") && !page.contains("What it says"));
-    assert!(page.contains("Nothing there"), "these readers overlook nodules");
-}
-
-#[test]
-fn a_page_of_a_report_without_details_has_none() {
-    let cases = Task::new(TaskName::Raters, 32, 3).unwrap().generate("test", 2);
-    let predictions: Vec<_> = cases.iter().map(|case| prediction(case, 0)).collect();
-    let settings = Settings { resamples: 5, details: false, ..Settings::new("val") };
+    let settings = Settings { resamples: 5, details, ..Settings::new("val") };
     let report = evaluate(&cases, &predictions, &settings).unwrap();
     let page = Page {
         title: "t",
@@ -155,7 +134,19 @@ fn a_page_of_a_report_without_details_has_none() {
         best: &[],
         worst: &[],
     };
-    let page = page.render();
+    page.render()
+}
+
+#[test]
+fn a_page_without_training_has_no_curves() {
+    let page = bare_page(true);
+    assert!(!page.contains("Loss terms") && !page.contains("<pre>") && !page.contains("What it says"));
+    assert!(page.contains("Nothing there"), "these readers overlook nodules");
+}
+
+#[test]
+fn a_page_of_a_report_without_details_has_none() {
+    let page = bare_page(false);
     assert!(page.contains("Nothing there") && page.contains("All scores"));
     for part in ["floor", "chance", "Larger than", "areas among"] {
         assert!(!page.contains(part), "{part}");

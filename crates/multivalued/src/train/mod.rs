@@ -28,7 +28,7 @@ use crate::batch::TrainingSet;
 use crate::error::caught;
 use crate::model::mean_inner_product;
 use crate::network::Network;
-use crate::predict::{Predictor, predict_cases};
+use crate::predict::{Predictor, predict_list};
 use crate::recipe::Recipe;
 use crate::temperature::{Fit, Temperature};
 use crate::{Error, Result};
@@ -370,13 +370,10 @@ impl Trainer {
         let settings = Settings { resamples: 1, details: false, ..Settings::new("validation") };
         let (mut predictions, mut fit) = (Predictions::default(), Fit::default());
         self.with_averaged_weights(|network| {
-            for chunk in cases.chunks() {
-                let some = chunk.map(|at| cases.get(at)).collect::<std::result::Result<Vec<_>, _>>()?;
-                let said = predict_cases(network, &recipe, &some)?;
-                fit.add(&some, &said);
+            predict_list(network, &recipe, &cases, |some, said| {
                 predictions.extend(&said);
-            }
-            Ok::<_, Error>(())
+                fit.add(some, &said)
+            })
         })?;
         let fitted = if recipe.predict.calibrate { fit.temperature() } else { Temperature::NEUTRAL };
         let scores = cases.map(|at, case| {
