@@ -130,7 +130,7 @@ fn working_size(found: &Fingerprint) -> Option<([usize; 2], String)> {
 
 /// Flips and turns that the data allow, and as much of the rest as they need.
 pub(super) fn augmentation(plan: &mut Plan, found: &Fingerprint) {
-    let Orientation { rule, scene } = found.orientation;
+    let Orientation { rule, scene, turn } = found.orientation;
     let images = plan.training_cases.max(1) as f32;
     let strength = ((ENOUGH_IMAGES / images).ln() / (ENOUGH_IMAGES / FEW_IMAGES).ln()).clamp(0.0, 1.0);
     let strength = if strength < 0.2 { 0.0 } else { strength };
@@ -140,7 +140,7 @@ pub(super) fn augmentation(plan: &mut Plan, found: &Fingerprint) {
     let augment = &mut plan.recipe.augment;
     augment.flip_horizontal = if free(0) { 0.5 } else { 0.0 };
     augment.flip_vertical = if free(1) && free(0) { 0.5 } else { 0.0 };
-    augment.quarter_turns = free(0) && free(1) && square;
+    augment.quarter_turns = free(0) && free(1) && turn < SCENE_DIRECTED && square;
     let rounded = |value: f32| (value * 100.0).round() / 100.0;
     augment.rotation = (strength * if directed { 5.0 } else { 20.0 }).round();
     augment.scale = rounded(strength * 0.35);
