@@ -305,6 +305,8 @@ pub struct LossRecipe {
     pub energy_from: f32,
     /// Weight of the reconstruction once the energy score counts.
     pub reconstruction_with_energy: f32,
+    /// Share of the probabilities' gradient that reaches the features that masks are drawn from.
+    pub probability_gradient: f32,
 }
 
 impl Default for LossRecipe {
@@ -321,6 +323,7 @@ impl Default for LossRecipe {
             energy: 1.0,
             energy_from: 0.7,
             reconstruction_with_energy: 0.3,
+            probability_gradient: 1.0,
         }
     }
 }

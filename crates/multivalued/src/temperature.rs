@@ -10,15 +10,16 @@
 //! ```
 //!
 //! They are fitted by maximum likelihood: of an empty annotation its probability is p'(∅), of another one that of the
-//! hypothesis that overlaps it most. Every group (patient) counts once, since its cases are no independent evidence,
-//! and a prior around "no change" keeps a few groups from saying much.
+//! hypothesis that overlaps it most. Every case counts alike, as it does in the scores; all of them weigh as much as
+//! there are groups (patients), since the cases of a group are no independent evidence, and a prior around "no change"
+//! keeps a few groups from saying much.
 
 use crate::Result;
 use crate::conformal::{nearest, shares};
 use crate::recipe::PredictRecipe;
 use multivalued_data::{Case, Prediction};
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 /// Standard deviation of the prior of ln T and of the shift.
 const PRIOR: f64 = 0.5;
@@ -77,7 +78,10 @@ impl Temperature {
 
 /// What cases say of their predictions, gathered a few at a time.
 #[derive(Default)]
-pub(crate) struct Fit(BTreeMap<String, Vec<Evidence>>);
+pub(crate) struct Fit {
+    evidence: Vec<Evidence>,
+    groups: BTreeSet<String>,
+}
 
 impl Fit {
     /// Adds cases and their predictions.
@@ -86,7 +90,8 @@ impl Fit {
         for (case, prediction) in stated.map(|(case, said)| (case.borrow(), said)) {
             // A case of which no annotation counts says nothing.
             if shares(case).next().is_some() {
-                self.0.entry(case.group.clone()).or_default().push(Evidence::of(case, prediction)?);
+                self.evidence.push(Evidence::of(case, prediction)?);
+                self.groups.insert(case.group.clone());
             }
         }
         Ok(())
@@ -94,10 +99,9 @@ impl Fit {
 
     /// The temperatures at which the predictions explain the cases best.
     pub fn temperature(&self) -> Temperature {
-        let groups: Vec<&Vec<Evidence>> = self.0.values().collect();
-        let surprise = |of: &dyn Fn(&Evidence) -> f64| -> f64 {
-            groups.iter().map(|group| group.iter().map(of).sum::<f64>() / group.len().max(1) as f64).sum()
-        };
+        let weight = self.groups.len() as f64 / self.evidence.len().max(1) as f64;
+        let surprise =
+            |of: &dyn Fn(&Evidence) -> f64| -> f64 { weight * self.evidence.iter().map(of).sum::<f64>() };
         let prior = |value: f64| value * value / (2.0 * PRIOR * PRIOR);
         let masks = least(|ln_t| surprise(&|one| one.of_masks(ln_t.exp())) + prior(ln_t));
         // One after the other: the sum is convex in 1/T and the shift, and they are nearly independent.

@@ -1,6 +1,7 @@
 //! P_ϕ: how probable each code is for an image.
 
 use super::blocks::{Init, Linear};
+use super::damped;
 use super::simplex_etf::simplex_etf;
 use crate::Result;
 use crate::recipe::{ClassifierKind, ModelRecipe};
@@ -39,12 +40,12 @@ impl Classifier {
         Ok(Self { hidden, projection, frame })
     }
 
-    /// The feature h and the logits.
+    /// The feature h and the logits; `gradient` is the share of the gradient that goes on to the deepest features.
     ///
     /// # Shapes
     /// deepest features [batch, h, w, channels] → [batch, code_dim], [batch, code_count]
-    pub fn forward(&self, tape: &Tape, deepest: &Var) -> (Var, Var) {
-        let mut features = deepest.global_average_pool();
+    pub fn forward(&self, tape: &Tape, deepest: &Var, gradient: f32) -> (Var, Var) {
+        let mut features = damped(&deepest.global_average_pool(), gradient);
         if let Some(hidden) = &self.hidden {
             features = hidden.forward(tape, &features).relu();
         }

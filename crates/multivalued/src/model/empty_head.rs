@@ -1,6 +1,7 @@
 //! How probable it is that there is nothing: P(∅ | x), by a head of its own.
 
 use super::blocks::{Conv, Init, Linear};
+use super::damped;
 use crate::recipe::ModelRecipe;
 use multivalued_engine::{Tape, Var};
 
@@ -39,15 +40,16 @@ impl EmptyHead {
         }
     }
 
-    /// The logit of "nothing there".
+    /// The logit of "nothing there"; `gradient` is the share of the gradient that goes on to the features.
     ///
     /// # Shapes
     /// the decoder's last features [batch, height, width, channels], the encoder's deepest ones → [batch, 1]
-    pub fn forward(&self, tape: &Tape, finest: &Var, deepest: &Var) -> Var {
+    pub fn forward(&self, tape: &Tape, finest: &Var, deepest: &Var, gradient: f32) -> Var {
+        let part = |layer: &Linear, pooled: &Var| layer.forward(tape, &damped(pooled, gradient));
         let parts = [
-            self.finest.forward(tape, &attended(tape, &self.finest_attention, finest)),
-            self.deepest.forward(tape, &attended(tape, &self.deepest_attention, deepest)),
-            self.mean.forward(tape, &deepest.global_average_pool()),
+            part(&self.finest, &attended(tape, &self.finest_attention, finest)),
+            part(&self.deepest, &attended(tape, &self.deepest_attention, deepest)),
+            part(&self.mean, &deepest.global_average_pool()),
         ];
         let hidden = parts[0].add(&parts[1]).add(&parts[2]).relu();
         self.output.forward(tape, &hidden)

@@ -37,6 +37,8 @@ pub struct Model {
     generator: Generator,
     /// Where the recipe has one (`model.empty_head`).
     empty_head: Option<EmptyHead>,
+    /// `loss.probability_gradient`.
+    probability_gradient: f32,
     /// 1 for codes that take part, 0 for those in reserve.
     active: ParameterId,
     /// The codes that take part, with the tensor they were read from: every step asks for them, and a GPU is
@@ -91,6 +93,7 @@ impl Model {
             classifier,
             generator,
             empty_head,
+            probability_gradient: recipe.loss.probability_gradient,
             active,
             known_active: Mutex::default(),
             device: device.clone(),
@@ -146,10 +149,11 @@ impl Model {
     pub(crate) fn encode(&self, tape: &Tape, images: &Var) -> Encoded {
         let levels = self.image_encoder.forward(tape, images);
         let deepest = &levels[levels.len() - 1];
-        let (h, logits) = self.classifier.forward(tape, deepest);
+        let (h, logits) = self.classifier.forward(tape, deepest, self.probability_gradient);
         let (decoded, finest) = self.generator.prepare(tape, &levels);
         let empty = self.empty_head.as_ref().zip(finest);
-        let empty = empty.map(|(head, finest)| head.forward(tape, &finest, deepest));
+        let empty =
+            empty.map(|(head, finest)| head.forward(tape, &finest, deepest, self.probability_gradient));
         Encoded { decoded, h, logits, empty, batch: images.shape()[0] }
     }
 
@@ -179,6 +183,15 @@ impl Model {
     }
 }
 
+/// The same value, of whose gradient only a share goes on: to features that masks are drawn from, too, and that
+/// would otherwise be bent until the probabilities of the training cases are known by heart.
+fn damped(features: &Var, share: f32) -> Var {
+    if share == 1.0 {
+        return features.clone();
+    }
+    features.stop_gradient().scale(1.0 - share).add(&features.scale(share))
+}
+
 /// Chosen columns of a matrix, by a product with a selection matrix.
 pub(crate) fn select_columns(matrix: &Var, columns: &[usize], device: &Device) -> Var {
     let width = matrix.shape()[1];
@@ -187,4 +200,24 @@ pub(crate) fn select_columns(matrix: &Var, columns: &[usize], device: &Device) -
         selection[from * columns.len() + to] = 1.0;
     }
     matrix.matmul(&Var::constant(Tensor::from_slice(device, [width, columns.len()], &selection)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_damped_features_the_value_stays_and_the_gradient_is_a_share() {
+        let device = Device::cpu();
+        let mut parameters = Parameters::new();
+        let features = parameters.add("features", Tensor::from_slice(&device, [1, 2], &[3.0, -2.0]));
+        for share in [0.0, 0.25, 1.0] {
+            let tape = Tape::recording(&parameters);
+            let damped = damped(&tape.get(features), share);
+            assert_eq!(damped.tensor().to_vec(), [3.0, -2.0]);
+            let gradients = tape.backward(&damped.mul(&damped).sum());
+            let gradient = gradients.get(features).map_or(vec![0.0; 2], |gradient| gradient.to_vec());
+            assert_eq!(gradient, [6.0 * share, -4.0 * share], "share {share}");
+        }
+    }
 }

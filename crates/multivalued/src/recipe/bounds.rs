@@ -75,6 +75,7 @@ const RANGES: &[Range] = ranges! {
     loss.energy: 0, MOST_WEIGHT;
     loss.energy_from: 0, 1;
     loss.reconstruction_with_energy: 0, MOST_WEIGHT;
+    loss.probability_gradient: 0, 1;
     train.batch: 1, 65_536;
     train.annotations: 0, 1024;
     train.steps: 0, 1_000_000_000;

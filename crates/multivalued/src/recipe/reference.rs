@@ -147,6 +147,12 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ("loss.energy", "weight of the energy score", "0"),
     ("loss.energy_from", "share of the training after which the energy score counts", ""),
     ("loss.reconstruction_with_energy", "weight of the reconstruction once the energy score counts", ""),
+    (
+        "loss.probability_gradient",
+        "share of the gradient of probabilities that reaches the features which masks are drawn from; below 1 fewer \
+         probabilities are learned by heart",
+        "1",
+    ),
     ("train.batch", "images in a step", "32"),
     ("train.annotations", "annotations of each image in a step, drawn by weight; 0 takes all", "not stated"),
     ("train.steps", "budget in steps; exactly one of steps, epochs and minutes is above 0", ""),

@@ -65,6 +65,7 @@ fn each_broken_rule_names_its_key() {
         (&["loss.covariance=-0.01"], "loss.covariance"),
         (&["loss.energy=inf"], "loss.energy"),
         (&["loss.reconstruction_with_energy=-1"], "loss.reconstruction_with_energy"),
+        (&["loss.probability_gradient=1.5"], "loss.probability_gradient"),
         (&["train.weight_decay=-1"], "train.weight_decay"),
         (&["train.clip_norm=-1"], "train.clip_norm"),
         (&["model.code_scale=-1"], "model.code_scale"),
