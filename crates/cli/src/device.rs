@@ -1,11 +1,16 @@
 //! Which device computes: what the user asked for, or a sentence why it cannot be had.
 
 use std::str::FromStr;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use multivalued_engine::{Device, DeviceError, Precision};
 
 use crate::exit::{Failure, Outcome};
 use crate::terminal::complain;
+
+/// Within this time it is known whether a driver and a GPU are there at all.
+const SOON: Duration = Duration::from_millis(100);
 
 /// As `--device` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +66,37 @@ impl DeviceChoice {
     /// The device for a trained model: what a GPU rounds is far below what a mask shows.
     pub fn open_to_predict(self) -> Outcome<Device> {
         self.open(Precision::Tf32)
+    }
+
+    /// The same beside other work. What is missing is mostly known at once, and told before that work begins.
+    pub fn begin_to_predict(self) -> Outcome<Opening> {
+        let (send, waiting) = mpsc::channel();
+        std::thread::spawn(move || send.send(self.open_to_predict()));
+        let opened = waiting.recv_timeout(SOON).ok().transpose()?;
+        Ok(Opening { opened, waiting })
+    }
+}
+
+/// A device that is being opened: compiling a GPU's kernels takes seconds.
+pub struct Opening {
+    opened: Option<Device>,
+    waiting: mpsc::Receiver<Outcome<Device>>,
+}
+
+impl Opening {
+    /// The device, once it is open.
+    pub fn device(mut self) -> Outcome<Device> {
+        match self.opened.take() {
+            Some(device) => Ok(device),
+            None => self.waiting.recv().expect("a thread that says how it ended"),
+        }
+    }
+}
+
+impl Drop for Opening {
+    /// A program must not end while NVIDIA's compiler is at work in it. Of a thread that has ended nobody waits.
+    fn drop(&mut self) {
+        _ = self.waiting.recv();
     }
 }
 

@@ -9,7 +9,6 @@ mod motion;
 mod views;
 
 pub use motion::Placement;
-pub use views::WayBack;
 
 use motion::Motion;
 use serde::{Deserialize, Serialize};
@@ -138,15 +137,7 @@ pub struct Drawn {
 impl Drawn {
     /// Where the pixels of a changed image come from, for those who move them themselves.
     pub fn placement(&self, source: [usize; 2]) -> Placement {
-        match self.motion(source) {
-            None => Placement { size: source, from: [0.0; 2], matrix: [[1.0, 0.0], [0.0, 1.0]] },
-            Some(Motion { target, matrix, corner, centre, .. }) => Placement {
-                size: target,
-                from: [0, 1]
-                    .map(|axis| centre[axis] + matrix[axis][0] * corner[0] + matrix[axis][1] * corner[1]),
-                matrix,
-            },
-        }
+        self.motion(source).map_or(Placement::still(source), |motion| motion.placement())
     }
 
     /// What happens to the values, for those who change them themselves.

@@ -8,12 +8,16 @@ pub(crate) mod shapes;
 
 use crate::shape::Shape;
 use crate::tensor::Tensor;
+use crate::views::{Placement, WaysBack};
 pub(crate) use shapes::{ConvShape, Element, Epilogue, NormShape, ResizeShape};
 
 /// A device's kernels.
-pub(crate) trait Backend: Memory + Values + Images + Norms + Rows + Products + Training {}
+pub(crate) trait Backend:
+    Memory + Values + Images + Views + Norms + Rows + Products + Training
+{
+}
 
-impl<T: Memory + Values + Images + Norms + Rows + Products + Training> Backend for T {}
+impl<T: Memory + Values + Images + Views + Norms + Rows + Products + Training> Backend for T {}
 
 /// Where values lie, and in which type.
 pub(crate) trait Memory {
@@ -116,6 +120,18 @@ pub(crate) trait Images {
     fn mean_pixels(&self, x: &Tensor) -> Tensor;
     /// `out[n, …, c] = rows[n, c] / divisor`; rows in f32.
     fn broadcast_pixels(&self, rows: &Tensor, shape: Shape, divisor: f32, to: Element) -> Tensor;
+}
+
+/// Views of images, channels last, and masks.
+pub(crate) trait Views {
+    /// Every image as every placement shows it, [images·placements, …]; in f32.
+    fn move_images(&self, x: &Tensor, placements: &[Placement]) -> Tensor;
+    /// The mean of outputs [images·views·repeats, …] over the views of an image that show a pixel, added to what came
+    /// before; in f32.
+    fn mean_of_views(&self, outputs: &Tensor, ways: &WaysBack, before: Option<Tensor>) -> Tensor;
+    /// The masks of logits, [masks, classes, parts]: sixteen pixels in a value, as a whole number whose lowest bit is
+    /// the first pixel; parts of whole words of 64 pixels. And one value that is not zero where a logit is not finite.
+    fn pack_masks(&self, logits: &Tensor) -> [Tensor; 2];
 }
 
 /// Normalisation.

@@ -7,6 +7,7 @@
 //! | [`tape`] | [`Tape`] records what is done to parameters, [`Tape::backward`] gives their gradients |
 //! | `op` | the operations, as methods of [`Var`]: shape rule, forward and one way back, each once for all devices |
 //! | `backend` | the kernels that operations are written over |
+//! | `views` | views of images moved and moved back, and masks as bits |
 //! | [`parameters`], [`optim`], [`store`] | named tensors, Adam, safetensors files |
 //! | `cpu` | the kernels of processors, by instruction set |
 //! | `cuda` | those of NVIDIA GPUs; `unsafe` is in these two alone |
@@ -40,6 +41,7 @@ mod stage;
 pub mod store;
 pub mod tape;
 pub mod tensor;
+mod views;
 
 pub use backend::shapes::Corners;
 pub use cpu::{Cpu, Isa};
@@ -54,3 +56,4 @@ pub use stage::Stage;
 pub use tape::listing::Listed;
 pub use tape::{Gradients, Tape, Var};
 pub use tensor::{Device, Tensor};
+pub use views::{PackedMasks, Placement, WaysBack};

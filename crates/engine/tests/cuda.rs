@@ -18,6 +18,8 @@ mod predictions;
 mod stage;
 #[path = "cuda/threads.rs"]
 mod threads;
+#[path = "cuda/views.rs"]
+mod views;
 
 use cases::{Call, Numbers, Sizes};
 use multivalued_engine::{
@@ -268,12 +270,43 @@ fn long_and_thin_operands_give_what_they_give_on_the_cpu() {
         (Operation::SumRows, vec![vec![70_001, 3]]),
         (Operation::Matmul, vec![vec![4_200_000, 2], vec![2, 1]]),
         (Operation::Softmax, vec![vec![600_001, 3]]),
+        // Rows that have a block of their own, and the last one that has a warp.
+        (Operation::Softmax, vec![vec![16, 16_384]]),
+        (Operation::Softmax, vec![vec![3, 1024]]),
+        (Operation::Softmax, vec![vec![3, 1023]]),
+        (Operation::CrossEntropySoft, vec![vec![5, 3001], vec![5, 3001]]),
+        (Operation::L2Normalise, vec![vec![4, 5003]]),
         (Operation::GlobalAveragePool, vec![vec![2, 100, 101, 24]]),
     ];
     for precision in PRECISIONS {
         let mut worst = Worst::new();
         calls.iter().for_each(|call| check(call, 3, precision, &mut worst));
         judge(precision, &worst);
+    }
+}
+
+#[test]
+fn attention_over_many_pixels_is_that_of_the_cpu() {
+    // Each weight is far below what the rule above would see, so they are taken times their number.
+    let Some(device) = gpu(Precision::F32) else { return };
+    for [rows, width] in [[16, 16_384], [3, 1024], [3, 1023], [2, 5003]] {
+        let mut numbers = Numbers(8);
+        let mut draw = || (0..rows * width).map(|_| 3.0 * numbers.signed()).collect::<Vec<f32>>();
+        let (logits, seed) = (draw(), draw());
+        let run = |device: &Device| {
+            let mut parameters = Parameters::new();
+            let id = parameters.add("logits", Tensor::from_slice(device, [rows, width], &logits));
+            let tape = Tape::recording(&parameters);
+            let weights = tape.get(id).softmax().scale(width as f32);
+            let values = weights.tensor().to_vec();
+            let seed = Var::constant(Tensor::from_slice(device, [rows, width], &seed));
+            let gradients = tape.backward(&weights.mul(&seed).sum());
+            [values, gradients.get(id).unwrap().to_vec()]
+        };
+        for (found, expected) in run(device).iter().zip(run(&Device::cpu())) {
+            let error = error(found, &expected);
+            assert!(error < 1e-5, "{rows} rows of {width}: {error:.1e}");
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::train::checkpoint;
 use crate::{Error, Predictor, Result, shipped};
 use multivalued_data::{Hypothesis, Image, Prediction, files};
 use multivalued_engine::Device;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -210,7 +211,10 @@ impl Mixture {
             by_image.iter_mut().zip(of_member).for_each(|(all, one)| all.push(one));
         }
         let codes: Vec<usize> = self.members.iter().map(|member| codes_of(member.recipe())).collect();
-        Ok(by_image.into_iter().map(|said| together(said, &codes, self.recipe.predict.merge_iou)).collect())
+        Ok(by_image
+            .into_par_iter()
+            .map(|said| together(said, &codes, self.recipe.predict.merge_iou))
+            .collect())
     }
 }
 

@@ -6,6 +6,8 @@
 //! merge equal outputs, renormalise, sort
 //! ```
 
+#[cfg(test)]
+mod cuda;
 mod views;
 
 use crate::batch::interleaved;
@@ -17,10 +19,9 @@ use crate::temperature::{Fit, Temperature};
 use crate::{Error, Result};
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, CaseList, Hypothesis, Image, Mask, Prediction};
-use multivalued_engine::{Device, Tape, Tensor, Var};
+use multivalued_engine::{Device, PackedMasks, Tape, Tensor, Var};
 use rayon::prelude::*;
-use std::borrow::{Borrow, Cow};
-use std::collections::HashMap;
+use std::borrow::Borrow;
 use std::ops::Range;
 use std::sync::Arc;
 use views::Views;
@@ -31,11 +32,25 @@ pub struct Predictor {
     recipe: Recipe,
 }
 
-/// Images, or views of them, that are encoded together, where they have one size.
-const TOGETHER: usize = 16;
-/// Values that the networks hold at once: half a gigabyte. The same on every machine, so that results are, too.
-/// Sixteen images of 2048x2048 would need sixteen times that for a single layer.
-const AT_ONCE: usize = 1 << 27;
+/// What the networks are given at once. The same on every machine with such a device, so that results are, too.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    /// Images, or views of them, that are encoded together, where they have one size.
+    views: usize,
+    /// Values that are held. Sixteen images of 2048x2048 would need sixteen times half a gigabyte for a single layer.
+    values: usize,
+}
+
+impl Load {
+    /// Half a gigabyte in f32.
+    const OF_PROCESSOR: Self = Self { views: 16, values: 1 << 27 };
+    /// Two gigabytes in f32. A GPU is not busy with fewer views.
+    const OF_GPU: Self = Self { views: 128, values: 1 << 29 };
+
+    fn of(device: &Device) -> Self {
+        if device.computes_beside() { Self::OF_GPU } else { Self::OF_PROCESSOR }
+    }
+}
 
 impl Predictor {
     /// A predictor from trained networks and the recipe they were trained by.
@@ -127,12 +142,12 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Resu
     let mut rest = images;
     while let Some(first) = rest.first() {
         let size = |image: &Image| recipe.data.resize.unwrap_or([image.width(), image.height()]);
-        let views = recipe.predict.views;
+        let (views, load) = (recipe.predict.views, Load::of(network.device()));
         let held = encoding_values(&recipe.model, size(first)) * views;
-        let most = (TOGETHER / views).min(AT_ONCE / held.max(1)).max(1);
+        let most = (load.views / views).min(load.values / held.max(1)).max(1);
         let alike = rest.iter().take(most).take_while(|image| size(image) == size(first)).count();
         let images: Vec<Image> = rest[..alike]
-            .iter()
+            .par_iter()
             .map(|image| {
                 let mut image = image.resampled(size(image));
                 recipe.data.normalise.apply(&mut image);
@@ -142,7 +157,7 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Resu
         // Inside the pool, so that the many small parallel loops start without waking it.
         let mut predictions = caught(|| rayon::scope(|_| network.predict_batch(recipe, &images)))?;
         let temperature = Temperature::of(&recipe.predict);
-        predictions.iter_mut().for_each(|prediction| temperature.apply(prediction));
+        predictions.par_iter_mut().for_each(|prediction| temperature.apply(prediction));
         if recipe.data.resize.is_some() {
             predictions.par_iter_mut().zip(&rest[..alike]).for_each(|(prediction, image)| {
                 for hypothesis in &mut prediction.hypotheses {
@@ -162,7 +177,7 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Resu
 /// among the codes that take part, renormalised after the drop; outputs that are (nearly) the same are
 /// merged, since N_x counts outputs and not codes. Where nothing reaches ε, the most probable code stays.
 pub(crate) fn predict_batch(model: &Model, recipe: &Recipe, images: &[Image]) -> Result<Vec<Prediction>> {
-    predict_in_turns(model, recipe, images, AT_ONCE)
+    predict_in_turns(model, recipe, images, Load::of(model.device()).values)
 }
 
 /// Images of one size as a tensor.
@@ -171,7 +186,7 @@ pub(crate) fn predict_batch(model: &Model, recipe: &Recipe, images: &[Image]) ->
 /// [images, height, width, channels]
 pub(crate) fn tensor_of(images: &[Image], device: &Device) -> Tensor {
     let first = &images[0];
-    let pixels: Vec<f32> = images.iter().flat_map(interleaved).collect();
+    let pixels = images.par_iter().map(interleaved).collect::<Vec<_>>().concat();
     Tensor::from_slice(device, [images.len(), first.height(), first.width(), first.channels()], &pixels)
 }
 
@@ -187,8 +202,13 @@ fn encoding_values(model: &ModelRecipe, [width, height]: [usize; 2]) -> usize {
 }
 
 /// How many outputs of each of some images (or views) are generated at once.
-pub(crate) fn outputs_together(model: &ModelRecipe, images: usize, size: [usize; 2]) -> usize {
-    outputs_within(AT_ONCE, model, images, size)
+pub(crate) fn outputs_together(
+    device: &Device,
+    model: &ModelRecipe,
+    images: usize,
+    size: [usize; 2],
+) -> usize {
+    outputs_within(Load::of(device).values, model, images, size)
 }
 
 fn outputs_within(at_once: usize, model: &ModelRecipe, images: usize, size: [usize; 2]) -> usize {
@@ -200,21 +220,47 @@ fn outputs_within(at_once: usize, model: &ModelRecipe, images: usize, size: [usi
     (at_once / (images * held)).max(1)
 }
 
-/// Which views are encoded together, as ranges of all views of all images: those of whole images, or some of
-/// one image.
-fn parts(images: usize, views: usize, together: usize) -> Vec<Range<usize>> {
-    let all = images * views;
-    let (group, step) = match together / views {
-        0 => (views, together.max(1)),
-        whole => (all, whole * views),
-    };
-    let cut =
-        |start: usize| (start..start + group).step_by(step).map(move |at| at..(at + step).min(start + group));
-    (0..all).step_by(group).flat_map(cut).collect()
+/// Views that are encoded together: all of some images, or some of one image.
+#[derive(Debug, Clone, PartialEq)]
+struct Part {
+    images: Range<usize>,
+    views: Range<usize>,
+}
+
+impl Part {
+    /// How many views there are of all images together.
+    fn len(&self) -> usize {
+        self.images.len() * self.views.len()
+    }
+}
+
+/// All views of all images, so many at once.
+fn parts(images: usize, views: usize, together: usize) -> Vec<Part> {
+    let ranges = |all: usize, step: usize| (0..all).step_by(step).map(move |at| at..(at + step).min(all));
+    match together / views {
+        0 => (0..images)
+            .flat_map(|image| {
+                ranges(views, together.max(1)).map(move |views| Part { images: image..image + 1, views })
+            })
+            .collect(),
+        whole => ranges(images, whole).map(|images| Part { images, views: 0..views }).collect(),
+    }
+}
+
+/// Codes that are generated together, at most so many. Powers of two: batches keep different numbers of codes, but
+/// ask for buffers of few sizes, which the device has from the batch before.
+fn turns(mut kept: &[usize], most: usize) -> Vec<&[usize]> {
+    let mut turns = Vec::new();
+    while !kept.is_empty() {
+        let (turn, rest) = kept.split_at(1 << most.min(kept.len()).ilog2());
+        turns.push(turn);
+        kept = rest;
+    }
+    turns
 }
 
 /// The same with so many values at once. Views beyond that are encoded one part after the other, and codes
-/// take turns.
+/// take turns. The device is waited for twice: for the probabilities, and for the masks' bits.
 fn predict_in_turns(
     model: &Model,
     recipe: &Recipe,
@@ -224,11 +270,11 @@ fn predict_in_turns(
     let options = &recipe.predict;
     let size = [images[0].width(), images[0].height()];
     let views = Views::new(recipe, size);
-    let seen: Vec<Image> = images.par_iter().flat_map_iter(|image| views.of(image)).collect();
     let parts = parts(images.len(), views.len(), at_once / encoding_values(&model.recipe, size));
     let tape = Tape::frozen(&model.parameters);
-    let encode = |part: &Range<usize>| {
-        model.encode(&tape, &Var::constant(tensor_of(&seen[part.clone()], model.device())))
+    let encode = |part: &Part| {
+        let own = tensor_of(&images[part.images.clone()], model.device());
+        model.encode(&tape, &Var::constant(views.of(&own, part.views.clone())))
     };
     let active = model.active_codes();
     let (mut stated, mut empty) = (Vec::new(), Vec::new());
@@ -237,8 +283,11 @@ fn predict_in_turns(
     let mut encoded = None;
     for part in &parts {
         let of_part = encode(part);
-        stated.extend(model.probabilities(&of_part, &active).into_tensor().to_vec());
-        empty.extend(of_part.empty.iter().flat_map(|logits| logits.sigmoid().into_tensor().to_vec()));
+        let said = model.probabilities(&of_part, &active).into_tensor();
+        let nothing = of_part.empty.as_ref().map(|logits| logits.sigmoid().into_tensor());
+        let mut read = Tensor::to_vecs(&[&said].into_iter().chain(&nothing).collect::<Vec<_>>()).into_iter();
+        stated.extend(read.next().into_iter().flatten());
+        empty.extend(read.next().into_iter().flatten());
         encoded = (parts.len() == 1).then_some(of_part);
     }
     must_be_finite(&stated, "probabilities")?;
@@ -253,32 +302,36 @@ fn predict_in_turns(
     let best = |row: &[f32]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0);
     let is_kept = |row: &[f32], j: usize| row[j] >= options.min_probability || best(row) == j;
     let kept: Vec<usize> = (0..active.len()).filter(|&j| rows.iter().any(|row| is_kept(row, j))).collect();
-    let mut found: Vec<Found> = rows.iter().map(|_| Found::default()).collect();
+    let most = parts.iter().map(Part::len).max().unwrap_or(1);
+    let turns = turns(&kept, outputs_within(at_once, &model.recipe, most, size));
+    // By turn, the sums over the views so far where an image's views do not fit into one part.
+    let mut sums: Vec<Option<Tensor>> = vec![None; turns.len()];
+    let (mut whose, mut packed) = (Vec::new(), Vec::new());
     for part in &parts {
         let encoded = encoded.take().unwrap_or_else(|| encode(part));
-        let turn = outputs_within(at_once, &model.recipe, part.len(), size);
-        let of_part = part.start / views.len()..part.end.div_ceil(views.len());
-        for kept in kept.chunks(turn) {
-            let codes: Vec<usize> = kept.iter().map(|&j| active[j]).collect();
-            let logits = model.generate_all(&tape, &encoded, &codes);
-            let channels = logits.shape().last();
-            let values = logits.into_tensor().to_vec();
-            must_be_finite(&values, "logits")?;
-            let output = size[0] * size[1] * channels;
-            let of_images = values.par_chunks_exact(values.len() / of_part.len());
-            let found = found[of_part.clone()].par_iter_mut().zip(&rows[of_part.clone()]);
-            found.zip(of_images).for_each(|((found, row), of_views)| {
-                for (at, &j) in kept.iter().enumerate().filter(|(_, j)| is_kept(row, **j)) {
-                    let of_views = of_views.chunks_exact(output).skip(at).step_by(kept.len());
-                    if let Some(mean) = found.mean(&views, j, part.start % views.len(), of_views) {
-                        let mask = mask_of(&mean, size[0], size[1], channels);
-                        found.hypotheses.push(Hypothesis { mask, probability: row[j], code: active[j] });
-                    }
-                }
-            });
+        for (turn, sum) in turns.iter().zip(&mut sums) {
+            let codes: Vec<usize> = turn.iter().map(|&j| active[j]).collect();
+            let logits = model.generate_all(&tape, &encoded, &codes).into_tensor();
+            let mean = views.mean(&logits, part.views.clone(), turn.len(), sum.take());
+            if part.views.end < views.len() {
+                *sum = Some(mean);
+            } else {
+                whose.push((part.images.clone(), *turn));
+                packed.push(mean.pack_masks());
+            }
         }
     }
-    let settled = found.into_par_iter().zip(empty).map(|(Found { mut hypotheses, .. }, empty)| {
+    let mut found: Vec<Vec<Hypothesis>> = rows.iter().map(|_| Vec::new()).collect();
+    for ((images, turn), masks) in whose.into_iter().zip(masks_of(&packed, size, model.recipe.classes)?) {
+        let masks = masks.par_chunks_exact(turn.len());
+        let of_images = found[images.clone()].par_iter_mut().zip(&rows[images]).zip(masks);
+        of_images.for_each(|((found, row), masks)| {
+            for (&j, mask) in turn.iter().zip(masks).filter(|(j, _)| is_kept(row, **j)) {
+                found.push(Hypothesis { mask: mask.clone(), probability: row[j], code: active[j] });
+            }
+        });
+    }
+    let settled = found.into_par_iter().zip(empty).map(|(mut hypotheses, empty)| {
         if let Some(empty) = empty {
             hypotheses.iter_mut().for_each(|one| one.probability *= 1.0 - empty);
             let mask = Mask::empty(size[0], size[1], model.recipe.classes);
@@ -292,42 +345,25 @@ fn predict_in_turns(
     Ok(settled.collect())
 }
 
-/// Refuses outputs of which no mask and no probability can be made.
-pub(crate) fn must_be_finite(values: &[f32], what: &'static str) -> Result<()> {
-    let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
-    match values.par_chunks(1 << 16).all(finite) {
+/// The masks that were packed where the networks computed. An error where a logit was not finite.
+pub(crate) fn masks_of(
+    packed: &[PackedMasks],
+    [width, height]: [usize; 2],
+    classes: usize,
+) -> Result<Vec<Vec<Mask>>> {
+    let words = PackedMasks::words(packed).ok_or(Error::NotFinite { what: "logits" })?;
+    let each = (width * height).div_ceil(64) * classes;
+    let mask = |words: &[u64]| {
+        Mask::from_words(width, height, classes, words.to_vec()).expect("words of masks of this size")
+    };
+    Ok(words.iter().map(|words| words.par_chunks_exact(each).map(mask).collect()).collect())
+}
+
+/// Refuses outputs of which no probability can be made.
+fn must_be_finite(values: &[f32], what: &'static str) -> Result<()> {
+    match values.iter().all(|value| value.is_finite()) {
         true => Ok(()),
         false => Err(Error::NotFinite { what }),
-    }
-}
-
-/// One image's hypotheses as they are found.
-#[derive(Default)]
-struct Found {
-    hypotheses: Vec<Hypothesis>,
-    /// By code, the sums over the views so far where an image's views do not fit into one part.
-    sums: HashMap<usize, Vec<f32>>,
-}
-
-impl Found {
-    /// The mean of a code's outputs over all views, once the last of them is here.
-    fn mean<'l>(
-        &mut self,
-        views: &Views,
-        code: usize,
-        first: usize,
-        outputs: impl ExactSizeIterator<Item = &'l [f32]>,
-    ) -> Option<Cow<'l, [f32]>> {
-        let end = first + outputs.len();
-        if end - first == views.len() {
-            return Some(views.mean(outputs));
-        }
-        let sum = self.sums.entry(code).or_default();
-        views.add(sum, first, outputs);
-        if end < views.len() {
-            return None;
-        }
-        self.sums.remove(&code).map(Cow::Owned)
     }
 }
 
@@ -335,23 +371,6 @@ impl Found {
 fn mean_row(rows: &[f32], width: usize) -> Vec<f32> {
     let count = (rows.len() / width) as f32;
     (0..width).map(|column| rows.iter().skip(column).step_by(width).sum::<f32>() / count).collect()
-}
-
-/// A mask from one output's logits: above zero, or the class with the largest.
-pub(crate) fn mask_of(logits: &[f32], width: usize, height: usize, channels: usize) -> Mask {
-    let mut mask = Mask::empty(width, height, if channels == 1 { 1 } else { channels - 1 });
-    for (pixel, logits) in logits.chunks_exact(channels).enumerate() {
-        let class = if channels == 1 {
-            (logits[0] > 0.0).then_some(0)
-        } else {
-            let best = (0..channels).fold(0, |best, c| if logits[c] > logits[best] { c } else { best });
-            best.checked_sub(1)
-        };
-        if let Some(class) = class {
-            mask.set(class, pixel % width, pixel / width, true);
-        }
-    }
-    mask
 }
 
 /// Merges outputs that overlap at least `merge_iou` into the more probable one, then renormalises.
@@ -401,7 +420,7 @@ mod tests {
             let network = Network::new(&recipe, &Device::cpu()).unwrap();
             let model = network.model().unwrap();
             let one = encoding_values(&recipe.model, [16, 16]);
-            let together = predict_in_turns(model, &recipe, &pictures(), AT_ONCE).unwrap();
+            let together = predict_in_turns(model, &recipe, &pictures(), Load::OF_PROCESSOR.values).unwrap();
             assert!(together.iter().any(|prediction| prediction.len() > 1), "{together:?}");
             for at_once in [1, 3 * one, 8 * one] {
                 let parted = predict_in_turns(model, &recipe, &pictures(), at_once).unwrap();
@@ -412,10 +431,21 @@ mod tests {
 
     #[test]
     fn parts_are_whole_images_or_views_of_one() {
-        assert_eq!(parts(4, 1, 2), [0..2, 2..4]);
-        assert_eq!(parts(3, 2, 4), [0..4, 4..6]);
-        assert_eq!(parts(2, 8, 3), [0..3, 3..6, 6..8, 8..11, 11..14, 14..16]);
-        assert_eq!(parts(2, 1, 0), [0..1, 1..2]);
+        let whole = |images, views: usize| Part { images, views: 0..views };
+        assert_eq!(parts(4, 1, 2), [whole(0..2, 1), whole(2..4, 1)]);
+        assert_eq!(parts(3, 2, 4), [whole(0..2, 2), whole(2..3, 2)]);
+        let of = |image: usize| [0..3, 3..6, 6..8].map(|views| Part { images: image..image + 1, views });
+        assert_eq!(parts(2, 8, 3), [of(0), of(1)].concat());
+        assert_eq!(parts(2, 1, 0), [whole(0..1, 1), whole(1..2, 1)]);
+    }
+
+    #[test]
+    fn codes_take_turns_by_powers_of_two() {
+        let codes: Vec<usize> = (0..11).collect();
+        let lengths = |most| turns(&codes, most).into_iter().map(<[usize]>::len).collect::<Vec<_>>();
+        assert_eq!([lengths(64), lengths(7), lengths(1)], [vec![8, 2, 1], vec![4, 4, 2, 1], vec![1; 11]]);
+        assert_eq!(turns(&codes, 5).concat(), codes);
+        assert!(turns(&[], 5).is_empty());
     }
 
     #[test]
@@ -423,8 +453,10 @@ mod tests {
         let model = &Recipe::named("lidc").unwrap().model;
         let bytes = |side: usize| 4 * encoding_values(model, [side, side]);
         // Sixteen of LIDC's slices go together; of 2048x2048 pixels it was 16 times this as well.
-        assert!(16 * bytes(128) <= 4 * AT_ONCE, "{}", bytes(128));
-        assert!(16 * bytes(2048) > 16 * (4 * AT_ONCE), "{}", bytes(2048));
+        for Load { views, values } in [Load::OF_PROCESSOR, Load::OF_GPU] {
+            assert!(views * bytes(128) <= 4 * values, "{}", bytes(128));
+            assert!(views * bytes(2048) > 16 * (4 * values), "{}", bytes(2048));
+        }
         // What is estimated is what is held: at least the finest level's features and the decoder's input.
         assert!(encoding_values(model, [1, 1]) >= 2 * model.channels[0] + model.channels[1]);
     }
@@ -483,28 +515,34 @@ mod tests {
         let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, &turns);
         let network = Network::new(&recipe, &Device::cpu()).unwrap();
         let model = network.model().unwrap();
-        let turn = &recipe.augment.views(8, [16, 16])[3];
-        let (images, turned) = (pictures(), pictures().map(|image| turn.moved(&image)));
+        let turn = Views::new(&recipe, [16, 16]);
+        let images = pictures();
+        let turned = turn.of(&tensor_of(&images, &Device::cpu()), 3..4).to_vec();
+        let turned: Vec<Image> =
+            turned.chunks_exact(256).map(|values| Image::new(16, 16, 1, values.to_vec())).collect();
         let [upright, turned] =
-            [images, turned].map(|images| predict_batch(model, &recipe, &images).unwrap());
-        let back = turn.way_back([16, 16]);
-        let as_image = |mask: &Mask| {
-            Image::new(
-                16,
-                16,
-                1,
-                (0..256).map(|at| f32::from(u8::from(mask.get(0, at % 16, at / 16)))).collect(),
-            )
+            [&images[..], &turned].map(|images| predict_batch(model, &recipe, images).unwrap());
+        let pixels_of = |mask: &Mask| {
+            (0..256).map(|at| f32::from(u8::from(mask.get(0, at % 16, at / 16)))).collect::<Vec<f32>>()
+        };
+        let moved_back = |mask: &Mask| {
+            let mask = Tensor::from_slice(&Device::cpu(), [1, 16, 16, 1], &pixels_of(mask));
+            // All other views say nothing, and each of eight has an eighth.
+            let other = Tensor::zeros(&Device::cpu(), [1, 16, 16, 1]);
+            let mean = (0..8).fold(None, |mean, view| {
+                Some(turn.mean(if view == 3 { &mask } else { &other }, view..view + 1, 1, mean))
+            });
+            mean.unwrap().to_vec().into_iter().map(|value| 8.0 * value).collect::<Vec<f32>>()
         };
         let mut pixels = (0, 0);
         for (upright, turned) in upright.iter().zip(&turned) {
             for one in &upright.hypotheses {
                 let same = turned.hypotheses.iter().find(|other| other.code == one.code).expect("its code");
                 assert!((one.probability - same.probability).abs() < 1e-5, "{one:?} {same:?}");
-                let (mask, other) = (as_image(&one.mask), back.apply(&as_image(&same.mask)));
                 pixels.0 += 256;
                 // Sums in another order may fall on the other side of zero.
-                pixels.1 += mask.pixels().iter().zip(other.pixels()).filter(|(a, b)| a != b).count();
+                let other = moved_back(&same.mask);
+                pixels.1 += pixels_of(&one.mask).into_iter().zip(other).filter(|(a, b)| a != b).count();
             }
         }
         assert!(pixels.0 > 0 && pixels.1 * 100 <= pixels.0, "{pixels:?}");
@@ -556,16 +594,5 @@ mod tests {
             let predicted = Predictor::new(network, &recipe).predict(&pictures().each_ref());
             assert!(matches!(predicted, Err(Error::NotFinite { .. })), "{kind} {tensor}: {predicted:?}");
         }
-    }
-
-    #[test]
-    fn masks_come_from_signs_or_from_the_largest_class() {
-        let binary = mask_of(&[1.0, -1.0, 0.0, 2.0], 2, 2, 1);
-        assert_eq!(
-            [binary.get(0, 0, 0), binary.get(0, 1, 0), binary.get(0, 0, 1), binary.get(0, 1, 1)],
-            [true, false, false, true]
-        );
-        let classes = mask_of(&[3.0, 1.0, 2.0, 0.0, 1.0, 2.0], 2, 1, 3);
-        assert_eq!((classes.classes(), classes.get(0, 0, 0), classes.get(1, 1, 0)), (2, false, true));
     }
 }

@@ -96,7 +96,8 @@ impl Bound {
 
 impl Evaluate {
     pub fn run(&self) -> Outcome {
-        let device = self.device.open_to_predict()?;
+        // While the data are read.
+        let opening = self.device.begin_to_predict()?;
         let run = RunFolder::open(&self.run)?;
         let reader = self.loading.reader();
         let [json, html] =
@@ -119,7 +120,7 @@ impl Evaluate {
             Some(path) => Cases::of_path(&run, path, &self.loading, &reader)?,
             None => Cases::of_run(&run, &reader)?,
         };
-        let model = RunModel::of_run(&run, &device)?.with_views(self.views)?;
+        let model = RunModel::of_run(&run, &opening.device()?)?.with_views(self.views)?;
         let evaluation = Evaluation::of(&model, cases, self.split.as_deref())?;
         if lock.is_some() {
             evaluation.publish(&run)?;

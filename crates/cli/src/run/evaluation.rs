@@ -37,11 +37,11 @@ impl Evaluation {
     /// Predicts a part's cases, the test part's where none is named, and scores them.
     pub fn of(model: &RunModel, mut cases: Cases, part: Option<&str>) -> Outcome<Self> {
         let (part, parted) = cases.take(part, TEST)?;
-        let predictions = model.predict_part(&cases, &parted)?;
-        let (hash, skipped, cases) = (cases.hash, cases.skipped, parted);
-        let settings =
-            Settings { data_hash: Some(hash), unit: Unit::of_list(&cases)?, ..Settings::new(part) };
-        let scores = cases.map(|at, case| score(&case, &predictions.get(at), &settings))?;
+        let unit = Unit::of_list(&parted)?;
+        let settings = Settings { data_hash: Some(cases.hash.clone()), unit, ..Settings::new(part) };
+        let judge = |case: &Case, said: &Prediction| Ok(score(case, said, &settings)?);
+        let (predictions, scores) = model.judge_part(&cases, &parted, judge)?;
+        let (skipped, cases) = (cases.skipped, parted);
         let report = summarise(&scores, &settings)?;
         Ok(Self { report, skipped, cases, predictions, verdict: None })
     }

@@ -14,6 +14,13 @@ pub struct Placement {
     pub matrix: [[f64; 2]; 2],
 }
 
+impl Placement {
+    /// Of an image that stays as it is.
+    pub(super) fn still(size: [usize; 2]) -> Self {
+        Self { size, from: [0.0; 2], matrix: [[1.0, 0.0], [0.0, 1.0]] }
+    }
+}
+
 /// Where each pixel of the result comes from: `centre + matrix · (pixel + corner)`.
 pub(super) struct Motion {
     pub source: [usize; 2],
@@ -35,6 +42,13 @@ impl Motion {
             corner: self.centre.map(|place| -place),
             centre: self.corner.map(|place| -place),
         }
+    }
+
+    /// The same, counted from the first pixel.
+    pub fn placement(&self) -> Placement {
+        let Self { target, matrix, corner, centre, .. } = self;
+        let from = |axis: usize| centre[axis] + matrix[axis][0] * corner[0] + matrix[axis][1] * corner[1];
+        Placement { size: *target, from: [0, 1].map(from), matrix: *matrix }
     }
 
     pub fn origins(&self) -> impl Iterator<Item = [f64; 2]> {

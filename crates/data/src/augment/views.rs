@@ -1,8 +1,6 @@
 //! Several ways to look at one image, and back.
 
-use super::motion::Motion;
-use super::{Augmentation, Drawn};
-use crate::Image;
+use super::{Augmentation, Drawn, Placement};
 
 /// The root of r⁷ = r + 1.
 const EVENLY: f64 = 1.112_775_684_278_705_5;
@@ -49,45 +47,10 @@ impl Augmentation {
 }
 
 impl Drawn {
-    /// The image alone, with its pixels moved and their values as they were.
-    pub fn moved(&self, image: &Image) -> Image {
-        match self.motion([image.width(), image.height()]) {
-            None => image.clone(),
-            Some(motion) => motion.image(image),
-        }
-    }
-
-    /// The way back for what was computed from moved images of this size.
-    pub fn way_back(&self, size: [usize; 2]) -> WayBack {
-        let back = self.motion(size).map(|motion| motion.inverse());
-        let within = |[x, y]: [f64; 2]| {
-            let [width, height] = size.map(|length| length as f64 - 0.5);
-            (-0.5..width).contains(&x) && (-0.5..height).contains(&y)
-        };
-        let shown = match &back {
-            None => vec![true; size[0] * size[1]],
-            Some(back) => back.origins().map(within).collect(),
-        };
-        WayBack { back, shown }
-    }
-}
-
-/// Brings what was computed from a moved image back to where it belongs.
-pub struct WayBack {
-    /// None where pixels stayed.
-    back: Option<Motion>,
-    shown: Vec<bool>,
-}
-
-impl WayBack {
-    /// Whether the moved image showed each pixel of the original.
-    pub fn shown(&self) -> &[bool] {
-        &self.shown
-    }
-
-    /// The output with its pixels moved back.
-    pub fn apply(&self, output: &Image) -> Image {
-        self.back.as_ref().map_or_else(|| output.clone(), |back| back.image(output))
+    /// Where the pixels of an image of this size are found in its moved view: the way back for what was computed
+    /// from the view.
+    pub fn way_back(&self, size: [usize; 2]) -> Placement {
+        self.motion(size).map_or(Placement::still(size), |motion| motion.inverse().placement())
     }
 }
 
@@ -96,6 +59,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Image;
     use crate::augment::tests::{case, source_of};
 
     #[test]
@@ -112,10 +76,12 @@ mod tests {
         ] {
             let views = settings.views(64, size);
             assert_eq!(views.len(), count, "{settings:?} {size:?}");
-            assert_eq!(views[0].moved(&original), original);
+            assert_eq!(views[0].motion(size).map(|_| ()), None, "nothing moves");
             assert_eq!(settings.views(1, size), views[..1]);
         }
-        let turned: Vec<Image> = all.views(8, [6, 6]).iter().map(|view| view.moved(&original)).collect();
+        let moved =
+            |view: &Drawn| view.motion([6, 6]).map_or(original.clone(), |motion| motion.image(&original));
+        let turned: Vec<Image> = all.views(8, [6, 6]).iter().map(moved).collect();
         assert!((0..8).all(|a| (0..a).all(|b| turned[a] != turned[b])), "all differ");
     }
 
@@ -152,15 +118,12 @@ mod tests {
             };
             let size = [width, height];
             let view = &settings.views(64, size)[number];
-            let back = view.way_back(size);
-            let (there, again) = (view.placement(size), back.back.as_ref());
+            let (there, back) = (view.placement(size), view.way_back(size));
+            prop_assert_eq!(back.size, size);
             for at in 0..width * height {
                 let place = [at % width, at / width].map(|place| place as f64);
-                let moved = again.map_or(place, |again| again.origins().nth(at).unwrap());
-                let home = source_of(&there, moved);
+                let home = source_of(&there, source_of(&back, place));
                 prop_assert!((0..2).all(|axis| (home[axis] - place[axis]).abs() < 1e-9), "{place:?}: {home:?}");
-                let within = (0..2).all(|axis| moved[axis] > -0.5 && moved[axis] < size[axis] as f64 - 0.5);
-                prop_assert_eq!(back.shown()[at], within);
             }
         }
     }

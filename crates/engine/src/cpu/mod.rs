@@ -4,7 +4,7 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `device`, `memory` | the device with its pool of buffers |
-//! | `values`, `images`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family |
+//! | `values`, `images`, `views`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family |
 //! | `blocked`, `epilogue` | the two register-blocked products that most time is spent in, and what becomes of their sums |
 //! | `conv`, `winograd`, `matmul`, `norm`, `resize`, `elementwise`, `math` | loops over slices, which check their sizes |
 //! | `simd`, `avx512`, `avx2`, `neon`, `simd128`, `portable` | the vector operations, by instruction set |
@@ -42,6 +42,7 @@ mod simd128;
 mod tests;
 mod training;
 mod values;
+mod views;
 mod winograd;
 
 pub use device::Cpu;

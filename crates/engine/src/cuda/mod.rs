@@ -19,7 +19,7 @@
 //! | `memory`, `pool` | buffers, and those that are free |
 //! | `timer` | time by kernel |
 //! | `tensors` | making, casting and reading tensors |
-//! | `values`, `images`, `conv`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family: their launches |
+//! | `values`, `images`, `views`, `conv`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family: their launches |
 //! | `resident` | images that stay on the GPU, and batches of them |
 //! | `stage` | copies that run beside the computing |
 #![allow(unsafe_code)]
@@ -51,6 +51,7 @@ mod tensors;
 mod timer;
 mod training;
 mod values;
+mod views;
 
 pub use device::Cuda;
 #[cfg(not(any(unix, windows)))]

@@ -157,16 +157,14 @@ impl Norms for Cuda {
     fn l2_normalise(&self, x: &Tensor) -> [Tensor; 2] {
         let [rows, features] = x.shape().matrix("l2 normalise");
         let (out, inverse) = (self.floats(x.shape()), self.floats([rows]));
-        let args = [arg(x), arg(&out), arg(&inverse), Arg::count(rows), Arg::size(features)];
-        self.launch("l2_normalise", Grid::warps(rows), &args);
+        self.by_row("l2_normalise", &[x, &out, &inverse], [rows, features]);
         [out, inverse]
     }
 
     fn l2_normalise_backward(&self, y: &Tensor, inverse: &Tensor, dy: Tensor) -> Tensor {
-        let [rows, features] = y.shape().matrix("l2 normalise");
         let dx = self.floats(y.shape());
-        let args = [arg(y), arg(inverse), arg(&dy), arg(&dx), Arg::count(rows), Arg::size(features)];
-        self.launch("l2_normalise_backward", Grid::warps(rows), &args);
+        let sizes = y.shape().matrix("l2 normalise");
+        self.by_row("l2_normalise_backward", &[y, inverse, &dy, &dx], sizes);
         dx
     }
 }

@@ -16,8 +16,9 @@ impl Products for Cuda {
     fn matmul(&self, a: Matrix, b: Matrix, bias: Option<&Tensor>, [batch, m, k, n]: [usize; 4]) -> Tensor {
         let (rows, columns) = (m.div_ceil(64), n.div_ceil(64));
         let blocks = rows * columns * batch;
+        // Few blocks would walk along a long inner dimension while the GPU idles: as many as it holds at once.
         let parts = match bias {
-            None => (self.multiprocessors() * 2 / blocks.max(1)).min(k / 512).max(1),
+            None => (self.multiprocessors() * 8 / blocks.max(1)).min(k / 256).max(1),
             Some(_) => 1,
         };
         let out = self.floats([batch * parts * m, n]);

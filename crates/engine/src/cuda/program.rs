@@ -65,6 +65,10 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
         let kinds = || elements.iter().flat_map(|t| [1, 8].map(|v| format!("{t}, {v}")));
         kernels.iter().flat_map(|k| kinds().map(move |kind| format!("{k}<{kind}>"))).collect::<Vec<_>>()
     };
+    // A warp for a row, or a block.
+    let rows = |kernels: &[&str]| {
+        kernels.iter().flat_map(|k| [32, 1024].map(|threads| format!("{k}<{threads}>"))).collect::<Vec<_>>()
+    };
     let mut casts = Vec::new();
     let mut masks = vec!["float, float"];
     let p = precision.name();
@@ -119,7 +123,10 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
         source(
             "images.cu",
             &[PRELUDE, include_str!("kernels/images.cu")],
-            vec![plain(&["gather_images<float>", "gather_images<unsigned char>", "adjust_images", "widen"])],
+            vec![
+                plain(&["gather_images<float>", "gather_images<unsigned char>", "adjust_images", "widen"]),
+                plain(&["mean_of_views", "pack_masks"]),
+            ],
         ),
         source(
             "reduce.cu",
@@ -127,8 +134,9 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
             vec![
                 masks,
                 typed(&["row_parts", "row_parts_backward"]),
-                plain(&["sum_parts", "softmax", "softmax_backward", "cross_entropy"]),
-                plain(&["cross_entropy_backward", "l2_normalise", "l2_normalise_backward"]),
+                plain(&["sum_parts"]),
+                rows(&["softmax", "softmax_backward", "cross_entropy", "cross_entropy_backward"]),
+                rows(&["l2_normalise", "l2_normalise_backward"]),
             ],
         ),
         source(

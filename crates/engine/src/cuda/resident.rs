@@ -5,6 +5,7 @@ use super::tensors::arg;
 use super::{Arg, Buffer, Grid};
 use crate::shape::Shape;
 use crate::tensor::{Device, Tensor};
+use crate::views::Placement;
 
 /// Images of one size on a GPU: values as f32, or annotations as bytes.
 pub struct ResidentImages {
@@ -30,7 +31,11 @@ pub struct Pick {
 impl Pick {
     /// An image as it is.
     pub fn plain(image: usize) -> Self {
-        Self { image: Some(image), from: [0.0; 2], matrix: [[1.0, 0.0], [0.0, 1.0]] }
+        Self::placed(image, Placement::STILL)
+    }
+
+    pub(super) fn placed(image: usize, Placement { from, matrix }: Placement) -> Self {
+        Self { image: Some(image), from, matrix }
     }
 }
 
@@ -88,24 +93,8 @@ impl ResidentImages {
 
     /// A batch of images of `[height, width]`: [picks, height, width, channels]. Flips, quarter turns and
     /// whole shifts change no value. Panics for an image that is not there.
-    pub fn gather(&self, picks: &[Pick], [to_height, to_width]: [usize; 2]) -> Tensor {
-        let [images, height, width, channels] = self.shape;
-        let cuda = self.buffer.cuda();
-        let table: Vec<[f64; 7]> = picks
-            .iter()
-            .map(|&Pick { image, from: [x, y], matrix: [[a, b], [c, d]] }| {
-                assert!(image.is_none_or(|image| image < images), "image {image:?} of {images}");
-                [image.map_or(-1.0, |image| image as f64), x, y, a, b, c, d]
-            })
-            .collect();
-        let table = Buffer::upload(cuda, bytemuck::cast_slice(&table));
-        let out = cuda.floats([picks.len(), to_height, to_width, channels]);
-        let count = out.shape().volume();
-        let mut args = vec![self.buffer.arg(), table.arg(), arg(&out)];
-        args.extend([height, width, channels, to_height, to_width].map(Arg::size));
-        args.push(Arg::count(count));
-        cuda.launch(&format!("gather_images<{}>", self.element), Grid::over(count), &args);
-        out
+    pub fn gather(&self, picks: &[Pick], size: [usize; 2]) -> Tensor {
+        gather(&self.buffer, self.element, self.shape, picks, size)
     }
 
     /// As [`gather`](Self::gather), the values then changed, each image by its own intensity, and brought to
@@ -139,4 +128,30 @@ impl ResidentImages {
         cuda.launch("adjust_images", grid, &args);
         out
     }
+}
+
+/// Some of the images in a buffer, moved.
+pub(super) fn gather(
+    from: &Buffer,
+    element: &str,
+    [images, height, width, channels]: [usize; 4],
+    picks: &[Pick],
+    [to_height, to_width]: [usize; 2],
+) -> Tensor {
+    let cuda = from.cuda();
+    let table: Vec<[f64; 7]> = picks
+        .iter()
+        .map(|&Pick { image, from: [x, y], matrix: [[a, b], [c, d]] }| {
+            assert!(image.is_none_or(|image| image < images), "image {image:?} of {images}");
+            [image.map_or(-1.0, |image| image as f64), x, y, a, b, c, d]
+        })
+        .collect();
+    let table = Buffer::upload(cuda, bytemuck::cast_slice(&table));
+    let out = cuda.floats([picks.len(), to_height, to_width, channels]);
+    let count = out.shape().volume();
+    let mut args = vec![from.arg(), table.arg(), arg(&out)];
+    args.extend([height, width, channels, to_height, to_width].map(Arg::size));
+    args.push(Arg::count(count));
+    cuda.launch(&format!("gather_images<{element}>"), Grid::over(count), &args);
+    out
 }

@@ -9,6 +9,8 @@ use crate::tensor::Tensor;
 
 /// The kernel's number of a plain sum, beside those of distances.
 pub(super) const SUM: i32 = -1;
+/// From so many values on a row has a block of its own.
+const LONG_ROW: usize = 1024;
 
 impl Cuda {
     /// `factor · Σ_i f(x[row, i], y[row / repeats, i])` → [rows]
@@ -29,11 +31,16 @@ impl Cuda {
         self.sum_parts(&partial, rows, parts, [rows], factor)
     }
 
-    /// A kernel that takes a warp per row.
-    fn by_row(&self, kernel: &str, tensors: &[&Tensor], [rows, width]: [usize; 2]) {
+    /// A kernel that takes a warp per row, or a block where rows are long: a warp would walk over a row of thousands
+    /// of values for longer than all other kernels of a step together.
+    pub(super) fn by_row(&self, kernel: &str, tensors: &[&Tensor], [rows, width]: [usize; 2]) {
         let mut args: Vec<Arg> = tensors.iter().map(|tensor| arg(tensor)).collect();
         args.extend([Arg::count(rows), Arg::size(width)]);
-        self.launch(kernel, Grid::warps(rows), &args);
+        let (threads, grid) = match width {
+            0..LONG_ROW => (32, Grid::warps(rows)),
+            _ => (1024, Grid { threads: [1024, 1], ..Grid::blocks(rows, 1, 1) }),
+        };
+        self.launch(&format!("{kernel}<{threads}>"), grid, &args);
     }
 
     fn upload_indices(&self, indices: &[usize]) -> Buffer {

@@ -18,7 +18,7 @@ use crate::Result;
 use crate::batch::Batch;
 use crate::loss::cross_entropy_sum;
 use crate::model::Init;
-use crate::predict::{mask_of, must_be_finite, outputs_together};
+use crate::predict::{masks_of, outputs_together};
 use crate::recipe::{MethodRecipe, Recipe};
 use crate::train::StepResult;
 use crate::train::schedule::learning_rate;
@@ -115,8 +115,8 @@ impl ProbabilisticUnet {
         let features = self.body.features(&tape, &constant);
         let values = images.to_vec();
         let [count, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
-        let together =
-            outputs_together(&recipe.model, count, [width, height]).min((OUTPUTS_TOGETHER / count).max(1));
+        let together = outputs_together(&self.device, &recipe.model, count, [width, height])
+            .min((OUTPUTS_TOGETHER / count).max(1));
         let mut draws: Vec<Draw> = values.chunks_exact(values.len() / count).map(noise_of).collect();
         let mut masks: Vec<Vec<Mask>> = vec![Vec::with_capacity(options.samples); count];
         while masks[0].len() < options.samples {
@@ -128,11 +128,10 @@ impl ProbabilisticUnet {
                 .collect();
             let z = prior.sample(Tensor::from_slice(&self.device, [count * part, latent], &noise));
             let logits = self.body.generator.generate(&tape, &features, &z);
-            let [rows, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
-            let logits = logits.into_tensor().to_vec();
-            must_be_finite(&logits, "logits")?;
-            for (row, logits) in logits.chunks_exact(logits.len() / rows).enumerate() {
-                masks[row / part].push(mask_of(logits, width, height, channels));
+            let packed = [logits.into_tensor().pack_masks()];
+            let drawn = masks_of(&packed, [width, height], recipe.model.classes)?.into_iter().flatten();
+            for (row, mask) in drawn.enumerate() {
+                masks[row / part].push(mask);
             }
         }
         Ok(masks.into_iter().map(counted).collect())

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::batch::Batch;
 use crate::loss;
 use crate::model::{Decoded, Generator, ImageEncoder, Init};
-use crate::predict::{mask_of, must_be_finite};
+use crate::predict::masks_of;
 use crate::recipe::{ModelRecipe, Recipe};
 use crate::train::StepResult;
 use crate::train::schedule::learning_rate;
@@ -92,13 +92,11 @@ impl Unet {
     /// One mask for each image.
     pub fn predict_batch(&self, images: &Tensor) -> Result<Vec<Prediction>> {
         let logits = self.logits(&Tape::frozen(&self.parameters), images);
-        let [count, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
-        let values = logits.into_tensor().to_vec();
-        must_be_finite(&values, "logits")?;
-        let predictions = values.chunks_exact(values.len() / count).map(|logits| {
-            let mask = mask_of(logits, width, height, channels);
-            Prediction::stated(vec![Hypothesis { mask, probability: 1.0, code: 0 }])
-        });
+        let [_, height, width, channels] = *logits.shape() else { unreachable!("outputs are images") };
+        let packed = [logits.into_tensor().pack_masks()];
+        let masks = masks_of(&packed, [width, height], (channels - 1).max(1))?.into_iter().flatten();
+        let predictions =
+            masks.map(|mask| Prediction::stated(vec![Hypothesis { mask, probability: 1.0, code: 0 }]));
         Ok(predictions.collect())
     }
 }

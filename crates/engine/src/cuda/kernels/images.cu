@@ -1,5 +1,6 @@
 // Batches: of images that stay on the GPU, pixels moved, then values changed and brought to a range; of bytes
-// that were copied there.
+// that were copied there. Views of images: moved in the same way, what was computed of them moved back, and packed
+// to bits.
 
 typedef unsigned long long u64;
 
@@ -52,6 +53,70 @@ __global__ void gather_images(const From* images, const Pick* picks, float* out,
     }
 }
 
+struct Placement {
+    double from[2], matrix[4];
+};
+
+__device__ __forceinline__ double2 source(const Placement& to, int x, int y) {
+    return make_double2(to.from[0] + to.matrix[0] * x + to.matrix[1] * y,
+                        to.from[1] + to.matrix[2] * x + to.matrix[3] * y);
+}
+
+__device__ __forceinline__ bool is_shown(double2 place, int height, int width) {
+    return place.x >= -0.5 && place.x < width - 0.5 && place.y >= -0.5 && place.y < height - 0.5;
+}
+
+// mean[n, k] = before[n, k] + Σ_v outputs[n, v, k] moved back / views that show the pixel; views from `first` on of
+// the `all` that an image has. `mean` may be `before`, which is read where `adds`.
+__global__ void mean_of_views(const float* outputs, const Placement* back, const float* before, float* mean, int all,
+                              int first, int views, int repeats, int height, int width, int channels, int adds,
+                              i64 count) {
+    i64 size = (i64)height * width * channels;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) {
+        i64 output = i / size, image = output / repeats, repeat = output % repeats;
+        u32 within_row = (u32)(i % size % ((i64)width * channels));
+        int channel = (int)(within_row % channels), x = (int)(within_row / channels);
+        int y = (int)(i % size / ((i64)width * channels));
+        float shown = 0.0f, sum = adds ? before[i] : 0.0f;
+        for (int v = 0; v < all; v++) shown += is_shown(source(back[v], x, y), height, width) ? 1.0f : 0.0f;
+        for (int v = 0; v < views; v++) {
+            double2 place = source(back[first + v], x, y);
+            if (!is_shown(place, height, width)) continue;
+            const float* view = outputs + ((image * views + v) * repeats + repeat) * size + channel;
+            sum += sampled(view, place.x, place.y, height, width, channels) / shown;
+        }
+        mean[i] = sum;
+    }
+}
+
+// Sixteen pixels of a class as a whole number. A warp takes a run of 32 pixels of one mask; runs past the last pixel
+// fill the mask's last word. `fault` becomes 1 where a logit is not finite.
+__global__ void pack_masks(const float* logits, float* packed, float* fault, i64 masks, i64 runs, i64 pixels,
+                           int channels) {
+    int lane = threadIdx.x % 32, classes = max(channels - 1, 1);
+    i64 warp = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32, warps = (i64)gridDim.x * blockDim.x / 32;
+    for (i64 unit = warp; unit < masks * runs; unit += warps) {
+        i64 mask = unit / runs, run = unit % runs, pixel = run * 32 + lane;
+        int best = 0;
+        bool finite = true;
+        if (pixel < pixels) {
+            const float* at = logits + (mask * pixels + pixel) * channels;
+            float largest = at[0];
+            finite = fabsf(largest) <= 3.402823466e38f;
+            if (channels == 1) best = largest > 0.0f ? 1 : 0;
+            for (int c = 1; c < channels; c++) {
+                finite = finite && fabsf(at[c]) <= 3.402823466e38f;
+                if (at[c] > largest) largest = at[c], best = c;
+            }
+        }
+        if (!finite) *fault = 1.0f; // Whoever writes it writes the same.
+        for (int class_ = 0; class_ < classes; class_++) {
+            u32 bits = __ballot_sync(0xffffffffu, best == class_ + 1);
+            if (lane < 2) packed[((mask * classes + class_) * runs + run) * 2 + lane] = (float)(bits >> 16 * lane & 0xffffu);
+        }
+    }
+}
+
 __global__ void widen(const unsigned char* from, float* out, i64 count) {
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x)
         out[i] = (float)from[i];
@@ -71,20 +136,6 @@ __device__ __forceinline__ float normal(u64 stream, i64 place) {
     // 24 bits each: above 0 to 1, and 0 to below 1.
     float length = (float)((u32)(z >> 40) + 1) * 0x1p-24f, turn = (float)((u32)z >> 8) * 0x1p-24f;
     return sqrtf(-2.0f * logf(length)) * cospif(2.0f * turn);
-}
-
-// What `combine` makes of all threads of a block of 1024, known to each of them.
-template <class T, class Combine> __device__ __forceinline__ T over_block(T x, Combine combine) {
-    __shared__ T warps[32];
-#pragma unroll
-    for (int step = 16; step > 0; step >>= 1) x = combine(x, __shfl_xor_sync(0xffffffffu, x, step));
-    __syncthreads(); // An earlier call's values have been read.
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = warps[threadIdx.x % 32];
-#pragma unroll
-    for (int step = 16; step > 0; step >>= 1) x = combine(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
 }
 
 struct Statistics {

@@ -94,3 +94,17 @@ __device__ __forceinline__ float block_sum(float x) {
     __syncthreads();
     return x;
 }
+
+// What `combine` makes of all threads of a block of 1024, known to each of them.
+template <class T, class Combine> __device__ __forceinline__ T over_block(T x, Combine combine) {
+    __shared__ T warps[32];
+#pragma unroll
+    for (int step = 16; step > 0; step >>= 1) x = combine(x, __shfl_xor_sync(0xffffffffu, x, step));
+    __syncthreads(); // An earlier call's values have been read.
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = warps[threadIdx.x % 32];
+#pragma unroll
+    for (int step = 16; step > 0; step >>= 1) x = combine(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}

@@ -93,80 +93,97 @@ __global__ void row_parts_backward(const T* x, const float* y, const float* dy, 
     }
 }
 
-// The kernels below take a warp per row and blocks of 256 threads.
-#define WARP_ROW()                                                                  \
-    i64 row = (i64)blockIdx.x * 8 + threadIdx.x / 32;                               \
-    int lane = threadIdx.x % 32;                                                    \
+// The kernels below give a row THREADS threads: a warp, or a block of 1024 where rows are long.
+#define ROW()                                                                       \
+    i64 row = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / THREADS;               \
+    int lane = threadIdx.x % THREADS;                                               \
     if (row >= rows) return
+#define ROW_BOUNDS __launch_bounds__(THREADS == 32 ? 256 : THREADS)
 
-__global__ void softmax(const float* logits, float* out, i64 rows, int classes) {
-    WARP_ROW();
+template <int THREADS> __device__ __forceinline__ float row_sum(float x) {
+    if constexpr (THREADS == 32) return warp_sum(x);
+    else return over_block(x, [](float a, float b) { return a + b; });
+}
+
+template <int THREADS> __device__ __forceinline__ float row_max(float x) {
+    if constexpr (THREADS == 32) return warp_max(x);
+    else return over_block(x, [](float a, float b) { return fmaxf(a, b); });
+}
+
+template <int THREADS>
+__global__ ROW_BOUNDS void softmax(const float* logits, float* out, i64 rows, int classes) {
+    ROW();
     const float* x = logits + row * classes;
     float largest = -__int_as_float(0x7f800000), total = 0.0f;
-    for (int i = lane; i < classes; i += 32) largest = fmaxf(largest, x[i]);
-    largest = warp_max(largest);
-    for (int i = lane; i < classes; i += 32) total += expf(x[i] - largest);
-    total = warp_sum(total);
-    for (int i = lane; i < classes; i += 32) out[row * classes + i] = expf(x[i] - largest) / total;
+    for (int i = lane; i < classes; i += THREADS) largest = fmaxf(largest, x[i]);
+    largest = row_max<THREADS>(largest);
+    for (int i = lane; i < classes; i += THREADS) total += expf(x[i] - largest);
+    total = row_sum<THREADS>(total);
+    for (int i = lane; i < classes; i += THREADS) out[row * classes + i] = expf(x[i] - largest) / total;
 }
 
 // dx = y (dy − Σ y dy)
-__global__ void softmax_backward(const float* y, const float* dy, float* dx, i64 rows, int classes) {
-    WARP_ROW();
+template <int THREADS>
+__global__ ROW_BOUNDS void softmax_backward(const float* y, const float* dy, float* dx, i64 rows, int classes) {
+    ROW();
     i64 at = row * classes;
     float along = 0.0f;
-    for (int i = lane; i < classes; i += 32) along += y[at + i] * dy[at + i];
-    along = warp_sum(along);
-    for (int i = lane; i < classes; i += 32) dx[at + i] = y[at + i] * (dy[at + i] - along);
+    for (int i = lane; i < classes; i += THREADS) along += y[at + i] * dy[at + i];
+    along = row_sum<THREADS>(along);
+    for (int i = lane; i < classes; i += THREADS) dx[at + i] = y[at + i] * (dy[at + i] - along);
 }
 
-__global__ void cross_entropy(const float* logits, const float* targets, float* out, i64 rows, int classes) {
-    WARP_ROW();
+template <int THREADS>
+__global__ ROW_BOUNDS void cross_entropy(const float* logits, const float* targets, float* out, i64 rows, int classes) {
+    ROW();
     const float *x = logits + row * classes, *t = targets + row * classes;
     float largest = -__int_as_float(0x7f800000), total = 0.0f, loss = 0.0f;
-    for (int i = lane; i < classes; i += 32) largest = fmaxf(largest, x[i]);
-    largest = warp_max(largest);
-    for (int i = lane; i < classes; i += 32) total += expf(x[i] - largest);
-    float normaliser = largest + logf(warp_sum(total));
-    for (int i = lane; i < classes; i += 32) loss += t[i] == 0.0f ? 0.0f : t[i] * (normaliser - x[i]);
-    loss = warp_sum(loss);
+    for (int i = lane; i < classes; i += THREADS) largest = fmaxf(largest, x[i]);
+    largest = row_max<THREADS>(largest);
+    for (int i = lane; i < classes; i += THREADS) total += expf(x[i] - largest);
+    float normaliser = largest + logf(row_sum<THREADS>(total));
+    for (int i = lane; i < classes; i += THREADS) loss += t[i] == 0.0f ? 0.0f : t[i] * (normaliser - x[i]);
+    loss = row_sum<THREADS>(loss);
     if (lane == 0) out[row] = loss;
 }
 
 // dx = dy (softmax · Σ t − t)
-__global__ void cross_entropy_backward(const float* logits, const float* targets, const float* dy, float* dx, i64 rows,
+template <int THREADS>
+__global__ ROW_BOUNDS void cross_entropy_backward(const float* logits, const float* targets, const float* dy, float* dx, i64 rows,
                                        int classes) {
-    WARP_ROW();
+    ROW();
     const float *x = logits + row * classes, *t = targets + row * classes;
     float largest = -__int_as_float(0x7f800000), total = 0.0f, mass = 0.0f;
-    for (int i = lane; i < classes; i += 32) largest = fmaxf(largest, x[i]);
-    largest = warp_max(largest);
-    for (int i = lane; i < classes; i += 32) {
+    for (int i = lane; i < classes; i += THREADS) largest = fmaxf(largest, x[i]);
+    largest = row_max<THREADS>(largest);
+    for (int i = lane; i < classes; i += THREADS) {
         total += expf(x[i] - largest);
         mass += t[i];
     }
-    total = warp_sum(total);
-    mass = warp_sum(mass);
-    for (int i = lane; i < classes; i += 32)
+    total = row_sum<THREADS>(total);
+    mass = row_sum<THREADS>(mass);
+    for (int i = lane; i < classes; i += THREADS)
         dx[row * classes + i] = dy[row] * (expf(x[i] - largest) / total * mass - t[i]);
 }
 
-__global__ void l2_normalise(const float* x, float* out, float* inverse, i64 rows, int features) {
-    WARP_ROW();
+template <int THREADS>
+__global__ ROW_BOUNDS void l2_normalise(const float* x, float* out, float* inverse, i64 rows, int features) {
+    ROW();
     float square = 0.0f;
-    for (int i = lane; i < features; i += 32) square += x[row * features + i] * x[row * features + i];
-    float factor = 1.0f / fmaxf(sqrtf(warp_sum(square)), 1e-12f);
-    for (int i = lane; i < features; i += 32) out[row * features + i] = x[row * features + i] * factor;
+    for (int i = lane; i < features; i += THREADS) square += x[row * features + i] * x[row * features + i];
+    float factor = 1.0f / fmaxf(sqrtf(row_sum<THREADS>(square)), 1e-12f);
+    for (int i = lane; i < features; i += THREADS) out[row * features + i] = x[row * features + i] * factor;
     if (lane == 0) inverse[row] = factor;
 }
 
 // dx = (dy − y (y · dy)) / |x|
-__global__ void l2_normalise_backward(const float* y, const float* inverse, const float* dy, float* dx, i64 rows,
+template <int THREADS>
+__global__ ROW_BOUNDS void l2_normalise_backward(const float* y, const float* inverse, const float* dy, float* dx, i64 rows,
                                       int features) {
-    WARP_ROW();
+    ROW();
     i64 at = row * features;
     float along = 0.0f;
-    for (int i = lane; i < features; i += 32) along += y[at + i] * dy[at + i];
-    along = warp_sum(along);
-    for (int i = lane; i < features; i += 32) dx[at + i] = (dy[at + i] - y[at + i] * along) * inverse[row];
+    for (int i = lane; i < features; i += THREADS) along += y[at + i] * dy[at + i];
+    along = row_sum<THREADS>(along);
+    for (int i = lane; i < features; i += THREADS) dx[at + i] = (dy[at + i] - y[at + i] * along) * inverse[row];
 }

@@ -1,0 +1,169 @@
+//! Views of images moved and moved back, and masks packed to bits.
+
+use super::device::Cpu;
+use super::elementwise::for_each_row;
+use crate::backend::{Memory, Views};
+use crate::tensor::Tensor;
+use crate::views::{PACKED, Placement, WORD, WaysBack};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// An image [height, width, channels].
+#[derive(Clone, Copy)]
+struct Pixels<'a> {
+    values: &'a [f32],
+    width: usize,
+    height: usize,
+    channels: usize,
+}
+
+impl Pixels<'_> {
+    /// Gives the values of one row of the moved image, pixel by pixel: column, channel and value.
+    #[inline(always)]
+    fn moved_row(self, placement: &Placement, y: usize, mut give: impl FnMut(usize, usize, f32)) {
+        let Self { values, width, height, channels } = self;
+        if let Some((first, step)) = self.whole_steps(placement, y) {
+            let mut at = first;
+            for x in 0..width {
+                let pixel = &values[at as usize * channels..][..channels];
+                pixel.iter().enumerate().for_each(|(channel, &value)| give(x, channel, value));
+                at += step;
+            }
+            return;
+        }
+        let within = |index: f64, length: usize| (index as i64).clamp(0, length as i64 - 1) as usize;
+        for x in 0..width {
+            let [source_x, source_y] = placement.source(x, y);
+            let (left, top) = (source_x.floor(), source_y.floor());
+            let (right_share, lower_share) = ((source_x - left) as f32, (source_y - top) as f32);
+            let columns = [within(left, width), within(left + 1.0, width)];
+            let rows = [within(top, height), within(top + 1.0, height)];
+            for channel in 0..channels {
+                let [upper, lower] = rows.map(|row| {
+                    let [a, b] = columns.map(|column| values[(row * width + column) * channels + channel]);
+                    a + (b - a) * right_share
+                });
+                give(x, channel, upper + (lower - upper) * lower_share);
+            }
+        }
+    }
+
+    /// Where a row of the moved image starts and how it goes on, in pixels, where it is one of whole pixels of the
+    /// image: of flips and quarter turns.
+    #[inline(always)]
+    fn whole_steps(self, placement: &Placement, y: usize) -> Option<(isize, isize)> {
+        let ends = [0, self.width - 1].map(|x| placement.source(x, y));
+        let lengths = [self.width, self.height];
+        let whole = |number: f64| number == number.trunc();
+        let inside = |place: [f64; 2]| {
+            (0..2).all(|axis| whole(place[axis]) && place[axis] >= 0.0 && place[axis] < lengths[axis] as f64)
+        };
+        let steps = [placement.matrix[0][0], placement.matrix[1][0]];
+        let at = |[x, y]: [f64; 2]| y as isize * self.width as isize + x as isize;
+        (ends.into_iter().all(inside) && steps.into_iter().all(whole)).then(|| (at(ends[0]), at(steps)))
+    }
+}
+
+/// Adds one for every view that shows a pixel of the row.
+#[inline(always)]
+fn count_shown(counts: &mut [f32], placement: &Placement, y: usize, size: [usize; 2]) {
+    let shown = |x: usize| Placement::is_shown(placement.source(x, y), size);
+    // A row of sources is a line, so that with its ends all of it is shown.
+    let all = shown(0) && shown(size[0] - 1);
+    for (x, count) in counts.iter_mut().enumerate() {
+        *count += if all || shown(x) { 1.0 } else { 0.0 };
+    }
+}
+
+impl Views for Cpu {
+    fn move_images(&self, x: &Tensor, placements: &[Placement]) -> Tensor {
+        let [images, height, width, channels] = x.shape().image("views of images");
+        let (values, size) = (x.values(), height * width * channels);
+        self.filled([images * placements.len(), height, width, channels], |out| {
+            for_each_row(
+                self.isa,
+                out,
+                width * channels,
+                #[inline(always)]
+                |row, out| {
+                    let (view, y) = (row / height, row % height);
+                    let values = &values[view / placements.len() * size..][..size];
+                    let image = Pixels { values, width, height, channels };
+                    image.moved_row(&placements[view % placements.len()], y, |x, channel, value| {
+                        out[x * channels + channel] = value;
+                    });
+                },
+            );
+        })
+    }
+
+    fn mean_of_views(&self, outputs: &Tensor, ways: &WaysBack, before: Option<Tensor>) -> Tensor {
+        let [count, height, width, channels] = outputs.shape().image("the mean of views");
+        let WaysBack { back, views, repeats } = ways;
+        let (values, size) = (outputs.values(), height * width * channels);
+        let shape = [count / views.len(), height, width, channels];
+        let mut mean = before.unwrap_or_else(|| self.full(shape.into(), 0.0));
+        for_each_row(
+            self.isa,
+            mean.values_mut(),
+            width * channels,
+            #[inline(always)]
+            |row, mean| {
+                let (output, y) = (row / height, row % height);
+                let (image, repeat) = (output / repeats, output % repeats);
+                let mut shown = vec![0.0; width];
+                back.iter().for_each(|way| count_shown(&mut shown, way, y, [width, height]));
+                for (at, way) in back[views.clone()].iter().enumerate() {
+                    let from = ((image * views.len() + at) * repeats + repeat) * size;
+                    let view = Pixels { values: &values[from..][..size], width, height, channels };
+                    let mut own = vec![0.0; width];
+                    count_shown(&mut own, way, y, [width, height]);
+                    view.moved_row(way, y, |x, channel, value| {
+                        if own[x] > 0.0 {
+                            mean[x * channels + channel] += value / shown[x];
+                        }
+                    });
+                }
+            },
+        );
+        mean
+    }
+
+    fn pack_masks(&self, logits: &Tensor) -> [Tensor; 2] {
+        let [masks, height, width, channels] = logits.shape().image("masks");
+        let (pixels, classes) = (height * width, (channels - 1).max(1));
+        let parts = pixels.div_ceil(WORD) * (WORD / PACKED);
+        let (values, fault) = (logits.values(), AtomicBool::new(false));
+        let packed = self.filled([masks, classes, parts], |out| {
+            for_each_row(
+                self.isa,
+                out,
+                classes * parts,
+                #[inline(always)]
+                |mask, out| {
+                    out.fill(0.0);
+                    let logits = &values[mask * pixels * channels..][..pixels * channels];
+                    let mut finite = true;
+                    for (part, logits) in logits.chunks(PACKED * channels).enumerate() {
+                        finite &= logits.iter().fold(true, |finite, logit| finite & logit.is_finite());
+                        if channels == 1 {
+                            let bit = |(at, logit): (usize, &f32)| u16::from(*logit > 0.0) << at;
+                            let bits = logits.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit);
+                            out[part] = f32::from(bits);
+                            continue;
+                        }
+                        for (at, logits) in logits.chunks_exact(channels).enumerate() {
+                            let larger = |best: usize, c| if logits[c] > logits[best] { c } else { best };
+                            if let Some(class) = (0..channels).fold(0, larger).checked_sub(1) {
+                                out[class * parts + part] += f32::from(1u16 << at);
+                            }
+                        }
+                    }
+                    if !finite {
+                        fault.store(true, Ordering::Relaxed);
+                    }
+                },
+            );
+        });
+        [packed, self.full([1].into(), f32::from(u8::from(fault.into_inner())))]
+    }
+}
