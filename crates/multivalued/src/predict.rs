@@ -8,6 +8,7 @@
 
 #[cfg(test)]
 mod cuda;
+mod fit;
 mod views;
 
 use crate::batch::interleaved;
@@ -15,7 +16,7 @@ use crate::error::caught;
 use crate::model::Model;
 use crate::network::Network;
 use crate::recipe::{CodeEntry, ModelRecipe, Recipe};
-use crate::temperature::{Fit, Temperature};
+use crate::temperature::Temperature;
 use crate::{Error, Result};
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Case, CaseList, Hypothesis, Image, Mask, Prediction};
@@ -62,16 +63,6 @@ impl Predictor {
     pub fn with_views(mut self, views: usize) -> Result<Self> {
         self.recipe.predict.views = views;
         self.recipe.validate()?;
-        Ok(self)
-    }
-
-    /// The same with probabilities as often right as they say on these cases, which must not be those that it was
-    /// trained on (`predict.temperature` and the keys beside it).
-    pub fn calibrated(mut self, cases: &CaseList) -> Result<Self> {
-        Temperature::NEUTRAL.write_to(&mut self.recipe.predict);
-        let mut fit = Fit::default();
-        predict_list(&self.network, &self.recipe, cases, |some, said| fit.add(some, &said))?;
-        fit.temperature().write_to(&mut self.recipe.predict);
         Ok(self)
     }
 
@@ -304,6 +295,8 @@ fn predict_in_turns(
     let kept: Vec<usize> = (0..active.len()).filter(|&j| rows.iter().any(|row| is_kept(row, j))).collect();
     let most = parts.iter().map(Part::len).max().unwrap_or(1);
     let turns = turns(&kept, outputs_within(at_once, &model.recipe, most, size));
+    // What is added to the logits for the outlines further out and further in.
+    let moved: &[f32] = if options.spread > 0.0 { &[options.spread, -options.spread] } else { &[] };
     // By turn, the sums over the views so far where an image's views do not fit into one part.
     let mut sums: Vec<Option<Tensor>> = vec![None; turns.len()];
     let (mut whose, mut packed) = (Vec::new(), Vec::new());
@@ -317,17 +310,27 @@ fn predict_in_turns(
                 *sum = Some(mean);
             } else {
                 whose.push((part.images.clone(), *turn));
-                packed.push(mean.pack_masks());
+                let mean = Var::constant(mean);
+                packed.push(mean.tensor().pack_masks());
+                packed.extend(moved.iter().map(|&by| mean.add_scalar(by).into_tensor().pack_masks()));
             }
         }
     }
     let mut found: Vec<Vec<Hypothesis>> = rows.iter().map(|_| Vec::new()).collect();
-    for ((images, turn), masks) in whose.into_iter().zip(masks_of(&packed, size, model.recipe.classes)?) {
-        let masks = masks.par_chunks_exact(turn.len());
-        let of_images = found[images.clone()].par_iter_mut().zip(&rows[images]).zip(masks);
-        of_images.for_each(|((found, row), masks)| {
-            for (&j, mask) in turn.iter().zip(masks).filter(|(j, _)| is_kept(row, **j)) {
-                found.push(Hypothesis { mask: mask.clone(), probability: row[j], code: active[j] });
+    let masks = masks_of(&packed, size, model.recipe.classes)?;
+    for ((images, turn), outlines) in whose.into_iter().zip(masks.chunks_exact(1 + moved.len())) {
+        let first = images.start;
+        let of_images = found[images.clone()].par_iter_mut().zip(&rows[images.clone()]).zip(images);
+        of_images.for_each(|((found, row), image)| {
+            for (at, &j) in turn.iter().enumerate().filter(|(_, j)| is_kept(row, **j)) {
+                let own = |masks: &'_ Vec<Mask>| masks[(image - first) * turn.len() + at].clone();
+                for outline in outlines {
+                    // A small mask would vanish; whether there is anything is another question.
+                    let mask = Some(own(outline)).filter(|mask| !mask.is_empty());
+                    let mask = mask.unwrap_or_else(|| own(&outlines[0]));
+                    let probability = row[j] / outlines.len() as f32;
+                    found.push(Hypothesis { mask, probability, code: active[j] });
+                }
             }
         });
     }
@@ -409,6 +412,34 @@ mod tests {
         assert_eq!(summary.len(), 2);
         assert!((summary[0].0 - 0.625).abs() < 1e-6 && summary[0].1 == 3);
         assert!((summary[1].0 - 0.375).abs() < 1e-6 && summary[1].1 == 1);
+    }
+
+    #[test]
+    fn a_spread_gives_every_mask_an_outline_further_out_and_one_further_in() {
+        let of = |changes: &[&str]| {
+            let changes = [&["predict.merge_iou=1"], changes].concat();
+            let recipe = crate::fixture::tiny_recipe(crate::recipe::Space::Output, &changes);
+            let network = Network::new(&recipe, &Device::cpu()).unwrap();
+            predict_batch(network.model().unwrap(), &recipe, &pictures()).unwrap()
+        };
+        let (plain, spread) = (of(&[]), of(&["predict.spread=0.05"]));
+        for (plain, spread) in plain.iter().zip(&spread) {
+            assert!(spread.len() > plain.len(), "{spread:?}");
+            for one in &plain.hypotheses {
+                let outlines: Vec<&Hypothesis> =
+                    spread.hypotheses.iter().filter(|other| other.code == one.code).collect();
+                let total: f32 = outlines.iter().map(|outline| outline.probability).sum();
+                // Equal outlines of several codes are merged into one of them.
+                assert!(outlines.len() < 3 || total >= 0.999 * one.probability, "{total} of {one:?}");
+                let area = |mask: &Mask| multivalued_data::metric::area::of(mask);
+                let both =
+                    |other: &Mask| Mask::from_fn(16, 16, |x, y| one.mask.get(0, x, y) && other.get(0, x, y));
+                for outline in outlines {
+                    let common = area(&both(&outline.mask));
+                    assert_eq!(common, area(&one.mask).min(area(&outline.mask)), "one holds the other");
+                }
+            }
+        }
     }
 
     #[test]

@@ -449,6 +449,8 @@ pub struct PredictRecipe {
     pub empty_temperature: f32,
     /// b: added to that logit afterwards.
     pub empty_shift: f32,
+    /// Logits by which the outline of every mask is moved outwards and inwards, a third of its probability each.
+    pub spread: f32,
 }
 
 impl Default for PredictRecipe {
@@ -462,6 +464,7 @@ impl Default for PredictRecipe {
             temperature: 1.0,
             empty_temperature: 1.0,
             empty_shift: 0.0,
+            spread: 0.0,
         }
     }
 }

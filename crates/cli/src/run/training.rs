@@ -196,10 +196,11 @@ impl Training<'_> {
             trainer.save_for_prediction(&self.run.best())?;
         }
         if let Some(calibrated) = trainer.calibrate_saved(&self.run.best())? {
-            let PredictRecipe { temperature, empty_temperature, empty_shift, .. } = calibrated.predict;
+            let PredictRecipe { temperature, empty_temperature, empty_shift, spread, .. } =
+                calibrated.predict;
             complain(&format!(
                 "probabilities fitted to the validation cases: temperature {temperature:.2}, of \"nothing there\" \
-                 {empty_temperature:.2} with a shift of {empty_shift:+.2}"
+                 {empty_temperature:.2} with a shift of {empty_shift:+.2}; outlines spread by {spread:.1}"
             ));
         }
         Ok(())

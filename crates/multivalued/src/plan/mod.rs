@@ -76,7 +76,7 @@ impl Plan {
         rules::data(&mut plan, fingerprint);
         rules::augmentation(&mut plan, fingerprint);
         rules::network(&mut plan, fingerprint, gpu);
-        rules::codes(&mut plan, fingerprint);
+        rules::codes(&mut plan, fingerprint, gpu);
         let images = (PASSES * plan.training_cases).clamp(FEWEST_IMAGES, MOST_IMAGES);
         let steps = images / plan.recipe.train.batch as u64;
         plan.set_steps(

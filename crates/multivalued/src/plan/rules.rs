@@ -238,7 +238,7 @@ pub(super) fn smaller(recipe: &Recipe) -> Vec<(Vec<usize>, usize)> {
 }
 
 /// How annotations find their codes, and what is minimised.
-pub(super) fn codes(plan: &mut Plan, found: &Fingerprint) {
+pub(super) fn codes(plan: &mut Plan, found: &Fingerprint, gpu: bool) {
     let Disagreement { thickness, repeated_share, .. } = found.disagreement;
     // Where images have different numbers of annotations, some answers are missing from some of them, and what is
     // left need not be different: sharing codes was better there (docs/results.md).
@@ -263,33 +263,35 @@ pub(super) fn codes(plan: &mut Plan, found: &Fingerprint) {
         plan.because("model.empty_head", format!("{why}: a head of its own says how probable nothing is"));
     }
     let recipe = &mut plan.recipe;
+    recipe.assignment.distinct = false;
+    recipe.assignment.prior = 0.0;
+    plan.because("assignment.prior", "0: nothing says how many outputs there are");
+    let recipe = &mut plan.recipe;
     if different {
-        let most = found.annotations.max as usize;
-        let codes = (2 * most).clamp(8, 32);
+        let codes = if gpu { 32 } else { 16 };
         recipe.assignment.active_codes = codes;
-        recipe.model.code_count = codes.max(16);
-        recipe.model.code_dim = codes.max(16);
+        recipe.model.code_count = codes;
+        recipe.model.code_dim = codes;
+        recipe.loss.energy_from = 0.5;
         plan.because(
             "assignment.distinct",
             readers(
-                "annotations of an image are different answers: whole parts differ, and none is given twice",
+                "annotations of an image are different answers, whole parts differ; but what an image does not show \
+                 may differ within an answer, too, so that an answer may have several codes",
             ),
         );
-        plan.because(
-            "assignment.active_codes",
-            format!("twice the {most} annotations that an image has at most"),
-        );
+        plan.because("assignment.active_codes", "several for each answer");
+        plan.because("loss.energy_from", "different answers are told apart first");
     } else {
-        recipe.assignment.distinct = false;
-        recipe.assignment.prior = 0.0;
         recipe.loss.overlap = 0.0;
         recipe.loss.energy_from = 0.15;
+        recipe.loss.cross_entropy = 0.1;
+        recipe.loss.probability_gradient = 0.1;
         let why = match found.annotations.is_constant() {
             true => "annotations are readers' draws, and similar ones may share a code",
             false => "images have different numbers of annotations, so that similar ones may share a code",
         };
         plan.because("assignment.distinct", readers(why));
-        plan.because("assignment.prior", "0: nothing says how many outputs there are");
         plan.because(
             "assignment.active_codes",
             "more did not help with any number of readers that was tried",
@@ -299,6 +301,9 @@ pub(super) fn codes(plan: &mut Plan, found: &Fingerprint) {
             "0: readers' outlines cannot be told from the image, and the energy score leads",
         );
         plan.because("loss.energy_from", "the energy score is the GED itself and leads from early on");
+        let why = "a tenth: how readers chose is mostly chance, and would be learned by heart";
+        plan.because("loss.cross_entropy", why);
+        plan.because("loss.probability_gradient", why);
     }
 }
 
@@ -313,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn readers_share_codes_and_different_answers_do_not() {
+    fn different_answers_are_told_apart_before_the_energy_score_leads() {
         for (task, different) in
             [("raters", false), ("shapes", true), ("shapes-varying", false), ("shapes-unbalanced", true)]
         {
             let found = fingerprint(task, 64, 120);
             let plan = Plan::new(&found, 100, 20, false);
             plan.recipe.validate().unwrap();
-            assert_eq!(plan.recipe.assignment.distinct, different, "{task}: {:?}", found.disagreement);
+            assert_eq!(plan.recipe.loss.overlap > 0.0, different, "{task}: {:?}", found.disagreement);
         }
     }
 

@@ -98,6 +98,7 @@ const RANGES: &[Range] = ranges! {
     predict.temperature: 0.01, 100;
     predict.empty_temperature: 0.01, 100;
     predict.empty_shift: -20, 20;
+    predict.spread: 0, 20;
 };
 
 /// Most levels of the encoder: an image of the largest side has one pixel at the last.

@@ -201,12 +201,19 @@ const MEANINGS: &[(&str, &str, &str)] = &[
     ),
     (
         "predict.calibrate",
-        "whether a training ends with the temperatures below fitted to its validation cases, by maximum likelihood; `best/` and models made of it keep them",
+        "whether a training ends with the keys below fitted to its validation cases, by maximum likelihood; `best/` and models made of it keep them",
         "false",
     ),
     ("predict.temperature", "probabilities of masks that are not empty are raised to 1/this", "1"),
     ("predict.empty_temperature", "the logit of the empty mask's probability is divided by this", "1"),
     ("predict.empty_shift", "what is added to that logit afterwards", "0"),
+    (
+        "predict.spread",
+        "every mask is given three times, a third of its probability each: as it is, and with its outline where the \
+         logit is so much below and above 0; for masks of one class. Fitted with the temperatures, where it lowers the \
+         GED; 0 for none",
+        "0",
+    ),
 ];
 
 /// `docs/recipe.md`: every key with its default, its meaning and the paper's value.
