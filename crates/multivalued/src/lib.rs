@@ -36,6 +36,7 @@ mod baseline;
 mod batch;
 mod conformal;
 mod data;
+pub mod distil;
 mod error;
 #[cfg(test)]
 mod fixture;
