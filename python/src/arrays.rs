@@ -6,6 +6,8 @@ use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethod
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::failure::guarded;
+
 /// An image's array: (height, width) or (height, width, channels).
 #[derive(FromPyObject)]
 pub enum ImageArray<'py> {
@@ -158,7 +160,7 @@ fn packed(bytes: &[u8; 64]) -> u64 {
 pub fn mask_array<'py>(py: Python<'py>, masks: &[&Mask], size: [usize; 3]) -> PyResult<Bound<'py, PyAny>> {
     let [width, height, classes] = size;
     let shape = vec![masks.len(), height, width];
-    let labels: Vec<u8> = py.detach(|| masks.iter().flat_map(|mask| mask.labels()).collect());
+    let labels: Vec<u8> = guarded(py, || Ok(masks.iter().flat_map(|mask| mask.labels()).collect()))?;
     let array = numpy::PyArray1::from_vec(py, labels).reshape(shape)?.into_any();
     match classes {
         // 0 and 1 are what bools are made of: the same memory under another name.

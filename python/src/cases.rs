@@ -44,9 +44,7 @@ impl HowToRead {
             text: &Option<String>,
             option: &str,
         ) -> Outcome<Option<T>> {
-            text.as_deref()
-                .map(|text| text.parse().map_err(|error| Failure::user(option, error)))
-                .transpose()
+            text.as_deref().map(|text| text.parse().map_err(|error| Failure::user(option, error))).transpose()
         }
         let reading = Reading {
             layout: parsed(&self.layout, "layout")?,
@@ -99,11 +97,7 @@ impl Cases {
 /// What a case is called in Python.
 type Row<'py> = Bound<'py, PyDict>;
 
-fn masks_and_weights<'py>(
-    py: Python<'py>,
-    masks: &[&Mask],
-    image: &Image,
-) -> PyResult<Bound<'py, PyAny>> {
+fn masks_and_weights<'py>(py: Python<'py>, masks: &[&Mask], image: &Image) -> PyResult<Bound<'py, PyAny>> {
     let classes = masks.first().map_or(1, |mask| mask.classes());
     mask_array(py, masks, [image.width(), image.height(), classes])
 }
@@ -192,7 +186,8 @@ fn given(
     guarded(py, || {
         let case = |at: usize| {
             let masks = planes[at].masks().into_iter().zip(planes[at].weights);
-            let annotation = |(mask, weight): (Mask, &f64)| Annotation { mask, rater: None, weight: *weight as f32 };
+            let annotation =
+                |(mask, weight): (Mask, &f64)| Annotation { mask, rater: None, weight: *weight as f32 };
             let truth = truths[at].map(|truth| {
                 let modes = truth.masks().into_iter().zip(truth.weights);
                 modes.map(|(mask, weight)| Mode { mask, probability: *weight as f32 }).collect()
@@ -222,10 +217,13 @@ fn read_dataset(py: Python<'_>, path: PathBuf, how: HowToRead, listener: Py<PyAn
         if let Some(split) = dataset.stated_split(&cases.roster())? {
             let places: BTreeMap<&str, usize> = (0..cases.len()).map(|at| (cases.id(at), at)).collect();
             for (part, ids) in split.parts() {
-                ids.iter().filter_map(|id| places.get(id.as_str())).for_each(|&at| parts[at].clone_from(part));
+                ids.iter()
+                    .filter_map(|id| places.get(id.as_str()))
+                    .for_each(|&at| parts[at].clone_from(part));
             }
         }
-        let notes = dataset.notes().into_iter().chain(skipped.iter().map(|fault| format!("skipped: {fault}")));
+        let notes =
+            dataset.notes().into_iter().chain(skipped.iter().map(|fault| format!("skipped: {fault}")));
         Ok(Cases { list: cases, parts, notes: notes.collect() })
     })
 }

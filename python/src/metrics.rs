@@ -1,5 +1,6 @@
 //! Weighted sets of masks compared, many images at once.
 
+use multivalued_cli::{Failure, Outcome};
 use multivalued_data::agreement::{Agreement, CaseAgreement, Measured};
 use multivalued_data::draw::Draw;
 use multivalued_data::evaluate::{Settings, evaluate, score};
@@ -9,7 +10,6 @@ use multivalued_data::metric::{
     Comparison, WeightedMasks, calibration, count, diversity, ged, matching, overlap, soft, split,
 };
 use multivalued_data::{Annotation, Case, Geometry, Hypothesis, Image, Mask, Mode, Prediction};
-use multivalued_cli::{Failure, Outcome};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use rayon::prelude::*;
@@ -286,7 +286,6 @@ fn agreement(py: Python<'_>, labels: Vec<MaskSet<'_>>, groups: Vec<String>) -> P
         serde_json::to_string(&Agreement::of(&cases)).map_err(|error| Failure::Io(error.to_string()))
     })
 }
-
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("METRICS", METRICS.map(|(name, _)| name).to_vec())?;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use multivalued_cli::{
-    Calibration, Cases as ScoredCases, Combine, Counting, DeviceChoice, Evaluation, Exhibit, Export, Failure, Keep,
-    Outcome, Reader, RunFolder, RunModel, Warnings, description, fingerprint, levels, png, sheet,
+    Calibration, Cases as ScoredCases, Combine, Counting, DeviceChoice, Evaluation, Exhibit, Export, Failure,
+    Keep, Outcome, Reader, RunFolder, RunModel, Warnings, description, fingerprint, levels, png, sheet,
 };
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction};
@@ -102,7 +102,8 @@ impl Model {
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let pixels = images.iter().map(ImageArray::pixels).collect::<PyResult<Vec<Pixels>>>()?;
         let predicted = computed(py, self.threads, None, || {
-            let coverage = coverage.map(|level| levels::at(&RunFolder::at(&self.folder), level)).transpose()?;
+            let coverage =
+                coverage.map(|level| levels::at(&RunFolder::at(&self.folder), level)).transpose()?;
             let keep = Keep { top, coverage, list, merge };
             let mut predicted = Vec::with_capacity(pixels.len());
             for some in pixels.chunks(TOGETHER) {
@@ -219,7 +220,8 @@ fn strip<'py>(
             probability: *weight as f32,
             code,
         };
-        let hypotheses = outputs.masks().into_iter().zip(outputs.weights).enumerate().map(hypothesis).collect();
+        let hypotheses =
+            outputs.masks().into_iter().zip(outputs.weights).enumerate().map(hypothesis).collect();
         let annotation = |(mask, weight): (Mask, &f64)| multivalued_data::Annotation {
             mask,
             rater: None,

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use multivalued::Recipe;
 use multivalued::recipe::{BUILT_IN, DataRecipe};
-use multivalued_cli::{
-    Failure, Numbers, Observer, Outcome, Reader, RunFolder, Train, data_of, planned,
-};
+use multivalued_cli::{Failure, Numbers, Observer, Outcome, Reader, RunFolder, Train, data_of, planned};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -113,7 +111,12 @@ fn recipe_of(text: &str) -> Outcome<Recipe> {
 
 /// A recipe by its name, by its file or from its JSON: complete, checked, as JSON.
 #[pyfunction]
-fn recipe(py: Python<'_>, name: Option<String>, stated: Option<String>, sets: Vec<String>) -> PyResult<String> {
+fn recipe(
+    py: Python<'_>,
+    name: Option<String>,
+    stated: Option<String>,
+    sets: Vec<String>,
+) -> PyResult<String> {
     guarded(py, || {
         let mut recipe = match (name, stated) {
             (Some(name), _) => Recipe::open(&name)?,
