@@ -374,7 +374,7 @@ class _Line:
         ged = told.numbers.get("validation.ged_limit")
         if ged is not None:
             self.ged = f" · GED {ged:.4f}"
-        if now - self.told < (0.1 if self.live else 10.0) and (self.live or ged is None):
+        if now - self.told < (0.25 if self.live else 10.0) and (self.live or ged is None):
             return
         self.told = now
         rate = (told.step - self.first) / max(now - self.began, 1e-9)
