@@ -4,7 +4,11 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use multivalued_cli::{Failure, Outcome, heard_by};
 use pyo3::create_exception;
@@ -21,6 +25,12 @@ create_exception!(
     PyRuntimeError,
     "A device cannot be had, or failed while it computed."
 );
+
+/// How often Python is asked whether somebody pressed Ctrl-C.
+pub const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The exception of a signal that nobody has heard of yet.
+static RAISED: Mutex<Option<PyErr>> = Mutex::new(None);
 
 thread_local! {
     /// What the last panic of this thread said, and where.
@@ -43,8 +53,22 @@ fn said_by(payload: &dyn Any) -> &str {
     owned.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
+/// Refuses a process that was forked from one whose engine threads were started: it has none of them, and would wait
+/// for them for ever.
+fn must_have_its_threads() -> PyResult<()> {
+    static STARTED_BY: OnceLock<u32> = OnceLock::new();
+    match *STARTED_BY.get_or_init(std::process::id) == std::process::id() {
+        true => Ok(()),
+        false => Err(PyRuntimeError::new_err(
+            "this process was forked from one that used multivalued before, and has no engine threads; start \
+             workers with multiprocessing.get_context(\"spawn\"), or use multivalued first in the workers",
+        )),
+    }
+}
+
 /// Does some work without the interpreter.
 pub fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> Outcome<T> + Send) -> PyResult<T> {
+    must_have_its_threads()?;
     let caught = py.detach(|| {
         let caught = catch_unwind(AssertUnwindSafe(|| multivalued_engine::catching(work)));
         // The hook ran on the thread that panicked, which may be another one: the payload says it, too.
@@ -86,16 +110,41 @@ fn tell(listener: &Py<PyAny>, line: &str) {
     });
 }
 
+/// Only the thread that called may ask Python whether somebody pressed Ctrl-C, so it does while its pool works.
 fn on_threads<T: Send>(threads: Option<usize>, work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
     let Some(count) = threads else { return work() };
     POOLS.with(|pools| {
         let mut pools = pools.borrow_mut();
-        if let std::collections::hash_map::Entry::Vacant(place) = pools.entry(count) {
+        if let Entry::Vacant(place) = pools.entry(count) {
             let pool = ThreadPoolBuilder::new().num_threads(count).build();
             place.insert(pool.map_err(|error| Failure::user("threads", error))?);
         }
-        pools[&count].install(work)
+        let (at_work, over) = mpsc::channel::<()>();
+        let mut done = None;
+        pools[&count].in_place_scope(|scope| {
+            scope.spawn(|_| {
+                done = Some(work());
+                drop(at_work);
+            });
+            while over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                look_for_signals();
+            }
+        });
+        done.expect("a scope waits for its work, or unwinds with it")
     })
+}
+
+/// Keeps the exception of a signal, such as that of Ctrl-C, for whoever asks next.
+fn look_for_signals() {
+    if let Err(raised) = Python::attach(|py| py.check_signals()) {
+        *RAISED.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+    }
+}
+
+/// What a signal raised since it was asked last.
+pub fn raised_by_signal() -> Option<PyErr> {
+    look_for_signals();
+    RAISED.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// A failure as an exception.

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::arrays::{ImageArray, MaskSet, Pixels, mask_array};
 use crate::cases::{Cases, HowToRead};
-use crate::failure::{computed, guarded};
+use crate::failure::{computed, guarded, raised_by_signal};
 
 /// Images that are made f32 and predicted together: whole batches of the predictor.
 const TOGETHER: usize = 32;
@@ -50,6 +50,32 @@ fn scored_cases(
         (None, Some(path), _) => ScoredCases::of_path(run, &path, &loading, &loading.reader()),
         (None, None, Some(own)) => ScoredCases::of_run(run, &own.reader()?),
         (None, None, None) => ScoredCases::of_run(run, &Reader::new(how.cache.as_deref())),
+    }
+}
+
+/// What is said of one image.
+struct Predicted {
+    kept: Prediction,
+    /// What a short list loses.
+    loss: Option<f64>,
+    warnings: Vec<String>,
+    /// Columns, rows and classes.
+    size: [usize; 3],
+}
+
+impl Model {
+    fn predict_some(&self, pixels: &[Pixels], keep: &Keep) -> Outcome<Vec<Predicted>> {
+        let images: Vec<Image> = pixels.iter().map(Pixels::image).collect();
+        let images: Vec<&Image> = images.iter().collect();
+        let said = self.model.predict("images", &images, Counting::new(0))?;
+        let one = |(image, prediction): (&&Image, Prediction)| {
+            let mut warnings = Warnings::default();
+            warnings.add(self.fingerprint.as_ref(), image);
+            let (kept, loss) = keep.of(&prediction)?;
+            let size = [image.width(), image.height(), self.model.recipe().model.classes];
+            Ok(Predicted { kept, loss, warnings: warnings.sentences(), size })
+        };
+        images.iter().zip(said).map(one).collect()
     }
 }
 
@@ -101,26 +127,19 @@ impl Model {
         merge: Option<f64>,
     ) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let pixels = images.iter().map(ImageArray::pixels).collect::<PyResult<Vec<Pixels>>>()?;
-        let predicted = computed(py, self.threads, None, || {
-            let coverage =
-                coverage.map(|level| levels::at(&RunFolder::at(&self.folder), level)).transpose()?;
-            let keep = Keep { top, coverage, list, merge };
-            let mut predicted = Vec::with_capacity(pixels.len());
-            for some in pixels.chunks(TOGETHER) {
-                let images: Vec<Image> = some.iter().map(Pixels::image).collect();
-                let images: Vec<&Image> = images.iter().collect();
-                let said = self.model.predict("images", &images, Counting::new(0))?;
-                for (image, prediction) in images.iter().zip(said) {
-                    let mut warnings = Warnings::default();
-                    warnings.add(self.fingerprint.as_ref(), image);
-                    let (kept, loss) = keep.of(&prediction)?;
-                    let size = [image.width(), image.height(), self.model.recipe().model.classes];
-                    predicted.push((kept, loss, warnings.sentences(), size));
-                }
-            }
-            Ok(predicted)
+        let coverage = guarded(py, || {
+            coverage.map(|level| levels::at(&RunFolder::at(&self.folder), level)).transpose()
         })?;
-        let row = |(kept, loss, warnings, size): &(Prediction, Option<f64>, Vec<String>, [usize; 3])| {
+        let keep = Keep { top, coverage, list, merge };
+        let mut predicted = Vec::with_capacity(pixels.len());
+        for some in pixels.chunks(TOGETHER) {
+            predicted.extend(computed(py, self.threads, None, || self.predict_some(some, &keep))?);
+            // Between two batches Ctrl-C is heard.
+            if let Some(raised) = raised_by_signal() {
+                return Err(raised);
+            }
+        }
+        let row = |Predicted { kept, loss, warnings, size }: &Predicted| {
             let row = PyDict::new(py);
             let masks: Vec<&Mask> = kept.hypotheses.iter().map(|one| &one.mask).collect();
             row.set_item("masks", mask_array(py, &masks, *size)?)?;

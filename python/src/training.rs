@@ -11,13 +11,11 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::cases::{Cases, HowToRead};
-use crate::failure::{computed, exception, guarded};
+use crate::failure::{LOOK_EVERY, computed, exception, guarded, raised_by_signal};
 use crate::model::device;
 
 /// Steps are told no more often than this.
 const TELL_EVERY: Duration = Duration::from_millis(100);
-/// How often Python is asked whether somebody pressed Ctrl-C.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A Python function as the one who follows a training.
 struct Follower {
@@ -79,7 +77,7 @@ impl Observer for Follower {
     fn asks_to_stop(&mut self) -> bool {
         if !self.is_over() && self.looked.elapsed() >= LOOK_EVERY {
             self.looked = Instant::now();
-            self.raised = Python::attach(|py| py.check_signals()).err();
+            self.raised = raised_by_signal();
         }
         self.is_over()
     }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import pathlib
 import pickle
+import signal
 import threading
 import time
 import warnings
@@ -192,6 +195,44 @@ def test_other_python_threads_run_during_a_prediction(model: mv.Model) -> None:
     over.set()
     thread.join()
     assert elapsed > 0.1 and counted > 20 * elapsed, (counted, elapsed)
+
+
+@pytest.mark.parametrize("threads", [None, 1])
+def test_ctrl_c_ends_a_long_prediction(threads: int | None) -> None:
+    model = mv.load("lidc", device="cpu", views=1, threads=threads)
+    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        model.predict(np.zeros((5000, 64, 64)), warn=False)
+    assert time.monotonic() - began < 30
+
+
+def test_a_forked_process_is_told_and_does_not_wait_for_ever(model: mv.Model) -> None:
+    context = multiprocessing.get_context("fork")
+    read, write = context.Pipe(duplex=False)
+
+    def child() -> None:
+        try:
+            mv.metrics.iou(np.ones((2, 2)), np.ones((2, 2)))
+            write.send("no exception")
+        except RuntimeError as error:
+            write.send(str(error))
+
+    mv.metrics.iou(np.ones((2, 2)), np.ones((2, 2)))
+    process = context.Process(target=child)
+    process.start()
+    assert read.poll(30) and "forked" in read.recv()
+    process.join(30)
+
+
+def test_contiguous_arrays_are_not_copied(slice_like: Picture) -> None:
+    from multivalued import _arrays
+
+    for image in (slice_like.copy(), slice_like.astype(np.float32), np.zeros((8, 8, 3), np.uint16)):
+        assert np.shares_memory(_arrays.image_array(image, "image"), image)
+    masks = np.zeros((4, 8, 8), bool)
+    assert np.shares_memory(_arrays.mask_set(masks, "masks")["planes"], masks)
 
 
 def test_threads_of_a_model_do_not_change_what_it_says(slice_like: Picture) -> None:

@@ -107,7 +107,8 @@ def test_an_exception_of_a_callback_stops_and_is_raised(shapes: mv.Dataset, tmp_
     assert (tmp_path / "c" / "last").exists()
 
 
-def test_ctrl_c_saves(shapes: mv.Dataset, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("threads", [None, 1])
+def test_ctrl_c_saves(shapes: mv.Dataset, tmp_path: pathlib.Path, threads: int | None) -> None:
     long = {**SMALL, "train": {**SMALL["train"], "steps": 100000}}
     timer: threading.Timer | None = None
 
@@ -119,7 +120,7 @@ def test_ctrl_c_saves(shapes: mv.Dataset, tmp_path: pathlib.Path) -> None:
 
     out = tmp_path / "d"
     with pytest.raises(KeyboardInterrupt, match=r"saved at step .*multivalued\.resume\("):
-        mv.train(shapes, recipe=long, out=out, callbacks=[press], progress=False, device="cpu")
+        mv.train(shapes, recipe=long, out=out, callbacks=[press], progress=False, device="cpu", threads=threads)
     assert (out / "last").exists() and not mv.open_run(out).finished
 
 

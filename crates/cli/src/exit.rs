@@ -181,6 +181,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn failures_keep_their_kind_and_say_their_place() {
+        let missing = Failure::io(Path::new("run"), &io::Error::from(io::ErrorKind::NotFound));
+        assert!(matches!(missing, Failure::Missing(_)) && missing.is_users());
+        let memory = multivalued_data::Error::Memory { what: "scan.nii".into(), needed: 9, available: 1 };
+        let failure = Failure::at("slice 3", multivalued::Error::Data(memory));
+        assert!(matches!(&failure, Failure::Memory(said) if said.starts_with("slice 3: scan.nii: needs")));
+        assert_eq!(failure.code(), 2);
+        let lost = DeviceError::Failed { during: "a step".into(), reason: "lost".into() };
+        assert_eq!((Failure::from(lost.clone()).code(), Failure::OutputClosed.code()), (74, 0));
+        assert!(matches!(Failure::at("images", multivalued::Error::Device(lost)), Failure::DeviceFailed(_)));
+        let none = Failure::from(DeviceError::Unsuitable("no GPU".into()));
+        assert!(matches!(none, Failure::NoDevice(_)) && none.is_users());
+    }
+
+    #[test]
     fn a_refusal_of_the_system_is_told_apart_from_a_wrong_path() {
         for (kind, system) in [
             (io::ErrorKind::NotFound, false),

@@ -293,6 +293,26 @@ mod tests {
     }
 
     #[test]
+    fn given_cases_serve_every_recipe_and_keep_their_stated_parts() {
+        let cases = crate::fixture::cases(10, [16, 16], 1, 1);
+        let roster = Roster::of(&cases);
+        let recipe = DataRecipe { validation_share: 0.2, test_share: 0.2, ..DataRecipe::default() };
+        let given = Collection::given(cases[..].into(), None);
+        assert!(given.is_given() && given.serves(&recipe));
+        assert!(given.serves(&DataRecipe { path: "elsewhere".into(), ..recipe.clone() }));
+        let shared = given.splits(&recipe).unwrap();
+        assert_eq!((shared.train.len(), shared.validation.len(), shared.test.len()), (6, 2, 2));
+        assert_eq!(shared.hash, roster.hash());
+        let ids = |range: std::ops::Range<usize>| cases[range].iter().map(|case| case.id.clone()).collect();
+        let parts =
+            [("train".to_owned(), ids(0..7)), ("val".to_owned(), ids(7..9)), ("test".to_owned(), ids(9..10))];
+        let stated = Split::from_parts(&roster, parts.into()).unwrap();
+        let stated = Collection::given(cases[..].into(), Some(stated)).splits(&recipe).unwrap();
+        assert_eq!((stated.train.len(), stated.validation.len(), stated.test.len()), (7, 2, 1));
+        assert_eq!(stated.test.id(0), cases[9].id);
+    }
+
+    #[test]
     fn the_hash_is_of_all_parts() {
         let recipe = DataRecipe {
             task: "shapes".into(),
