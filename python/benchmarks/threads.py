@@ -35,7 +35,9 @@ def main() -> int:
     one = min(seconds(model, 1) for _ in range(ROUNDS))
     two = min(seconds(model, 2) for _ in range(ROUNDS))
     ratio = 2 * one / two
-    print(f"{IMAGES} images: one thread {one:.2f} s, two threads with as many each {two:.2f} s: {ratio:.2f} times as fast")
+    print(
+        f"{IMAGES} images: one thread {one:.2f} s, two threads with as many each {two:.2f} s: {ratio:.2f} times as fast"
+    )
     return int(ratio < 1.7)
 
 

@@ -24,9 +24,10 @@ from ._data import Case, Dataset, generate, read_dataset, read_image, tasks, val
 from ._model import SHIPPED, Model, UnlikeTrainingData, combine, export, load
 from ._native import DeviceError, __version__
 from ._prediction import Prediction
+from ._progress import Progress
 from ._recipe import recipe, recipe_toml, recipes
 from ._report import Report
-from ._train import Plan, Progress, Run, open_run, plan, resume, train
+from ._train import Plan, Run, open_run, plan, resume, train
 
 __all__ = [
     "SHIPPED",

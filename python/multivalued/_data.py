@@ -74,7 +74,11 @@ class Dataset(Sequence[Case]):
         pictures = [image_array(image, f"images[{at}]") for at, image in enumerate(images)]
         channels = {picture.shape[2] if picture.ndim == 3 else 1 for picture in pictures}
         if len(channels) > 1:
-            first = next(at for at, one in enumerate(pictures) if one.ndim != pictures[0].ndim or one.shape[2:] != pictures[0].shape[2:])
+            first = next(
+                at
+                for at, one in enumerate(pictures)
+                if one.ndim != pictures[0].ndim or one.shape[2:] != pictures[0].shape[2:]
+            )
             raise ValueError(
                 f"images[0] has {shown(pictures[0])} and images[{first}] has {shown(pictures[first])}; all images of a "
                 "data set have the same number of channels"

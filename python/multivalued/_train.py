@@ -6,10 +6,10 @@ import json
 import os
 import pathlib
 import sys
-import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any
 
 from . import _native
 from ._arrays import Array
@@ -17,25 +17,10 @@ from ._data import Dataset
 from ._log import hear
 from ._model import Model, given
 from ._options import Path, reading
+from ._progress import Line, Progress
 from ._report import Report
 
 Recipe = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a training is; callbacks get it."""
-
-    kind: str
-    """"begin", "step" (a few times a second) or "epoch"."""
-    step: int
-    total: int | None
-    """All steps, where their number is known."""
-    epoch: int
-    share: float
-    """The share of the training that is over."""
-    numbers: dict[str, float]
-    """Losses as `loss.total` and so on; of an epoch also `used_codes` and `validation.ged_limit`."""
 
 
 Callback = Callable[[Progress], object]
@@ -195,7 +180,7 @@ def _trained(
     how: Any,
     resumed: bool,
 ) -> Run:
-    line = _Line(sys.stderr) if progress else None
+    line = Line(sys.stderr) if progress else None
 
     def follow(kind: str, step: int, total: int | None, epoch: int, share: float, numbers: dict[str, float]) -> bool:
         told = Progress(kind, step, total, epoch, share, numbers)
@@ -232,7 +217,21 @@ def _trained(
     finally:
         if line is not None:
             line.end()
-    return Run(path, own=dataset, device=device, threads=threads, finished=finished)
+    run = Run(path, own=dataset, device=device, threads=threads, finished=finished)
+    if finished:
+        _warn_of_no_use(run)
+    return run
+
+
+def _warn_of_no_use(run: Run) -> None:
+    """Says what the command line says with its exit code 1."""
+    if not (run.path / "verdict.json").is_file():
+        reason = "nothing says how good the model is; give the data more groups"
+    elif run.verdict["useful"]:
+        return
+    else:
+        reason = next(iter(run.verdict["findings"]), "the model is of no use")
+    warnings.warn(f"{run.path}: {reason}", stacklevel=4)
 
 
 def _minutes(minutes: float | None) -> float | None:
@@ -352,62 +351,3 @@ def open_run(path: Path) -> Run:
         reason = "is no run: it has no recipe.toml" if folder.exists() else "there is no such run; check the path"
         raise FileNotFoundError(f"{folder}: {reason}")
     return Run(folder)
-
-
-class _Line:
-    """One line that is written anew in terminals and notebooks, and a line now and then elsewhere."""
-
-    def __init__(self, out: TextIO) -> None:
-        self.out = out
-        self.live = out.isatty() or "ipykernel" in sys.modules
-        self.began = time.monotonic()
-        self.first = 0
-        self.told = 0.0
-        self.width = 0
-        self.ged = ""
-
-    def show(self, told: Progress) -> None:
-        now = time.monotonic()
-        if told.kind == "begin":
-            self.began, self.first = now, told.step
-            return
-        ged = told.numbers.get("validation.ged_limit")
-        if ged is not None:
-            self.ged = f" · GED {ged:.4f}"
-        if now - self.told < (0.25 if self.live else 10.0) and (self.live or ged is None):
-            return
-        self.told = now
-        rate = (told.step - self.first) / max(now - self.began, 1e-9)
-        filled = round(20 * told.share)
-        of = "" if told.total is None else f"/{told.total}"
-        left = "" if told.total is None or rate <= 0 else f" · {_clock((told.total - told.step) / rate)} left"
-        loss = told.numbers.get("loss.total")
-        end = "" if loss is None else f" · loss {loss:.3f}"
-        bar = f"{100 * told.share:3.0f}% |{'█' * filled}{' ' * (20 - filled)}| "
-        self._write(f"{bar}step {told.step}{of} · {rate:.1f} steps/s{left}{self.ged}{end}")
-
-    def hear(self, line: str) -> None:
-        """Words of the training stay above the line."""
-        if line.strip():
-            self._clear()
-            print(line, file=self.out, flush=True)
-
-    def end(self) -> None:
-        self._clear()
-
-    def _write(self, text: str) -> None:
-        if self.live:
-            print("\r" + text.ljust(self.width), end="", file=self.out, flush=True)
-            self.width = len(text)
-        else:
-            print(text, file=self.out, flush=True)
-
-    def _clear(self) -> None:
-        if self.live and self.width:
-            print("\r" + " " * self.width + "\r", end="", file=self.out, flush=True)
-            self.width = 0
-
-
-def _clock(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole // 60}:{whole % 60:02} min" if whole < 3600 else f"{whole // 3600}:{whole // 60 % 60:02} h"

@@ -18,7 +18,9 @@ def test_version_help_and_exit_codes(tmp_path: pathlib.Path) -> None:
     wrong = command_line("predict", tmp_path / "none", "x.png", check=False)
     assert wrong.returncode == 2 and "error: " in wrong.stderr and "there is no such run" in wrong.stderr
     assert command_line("train", check=False).returncode == 2
-    assert command_line("generate", "shapes", "--out", tmp_path / "s", "--size", 32, "--count", "train=2").returncode == 0
+    assert (
+        command_line("generate", "shapes", "--out", tmp_path / "s", "--size", 32, "--count", "train=2").returncode == 0
+    )
     assert len(mv.read_dataset(tmp_path / "s")) == 2
 
 

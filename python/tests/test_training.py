@@ -97,6 +97,13 @@ def test_a_callback_follows_stops_and_resume_ends_as_without_it(
         mv.resume(mv.open_run(ended.path).path, progress=False, device="cpu")
 
 
+def test_a_model_of_no_use_says_so(shapes: mv.Dataset, tmp_path: pathlib.Path) -> None:
+    brief = {**SMALL, "train": {**SMALL["train"], "steps": 6}}
+    with pytest.warns(UserWarning, match="GED .* trivial|no better|is not lower|collapsed|all annotations"):
+        run = mv.train(shapes, recipe=brief, out=tmp_path / "f", progress=False, device="cpu")
+    assert not run.verdict["useful"]
+
+
 def test_an_exception_of_a_callback_stops_and_is_raised(shapes: mv.Dataset, tmp_path: pathlib.Path) -> None:
     def fail(progress: mv.Progress) -> None:
         if progress.kind == "epoch":
@@ -191,7 +198,12 @@ X, Y = np.zeros((3, 8, 8)), [np.zeros((2, 8, 8), bool)] * 3
         (X, [*Y[:2], np.zeros((0, 8, 8), bool)], {}, r"masks\[2\] has shape \(0, 8, 8\).*no mask"),
         (X, [*Y[:2], np.zeros((2, 8, 9), bool)], {}, r"masks\[2\] has shape \(2, 8, 9\).*8 rows and 8 columns"),
         (X, [*Y[:2], np.zeros((8, 8), bool)], {}, r"masks\[2\] has shape \(8, 8\)"),
-        (X, [np.ones((2, 8, 8), int)] * 2 + [np.full((2, 8, 8), 3.5)], {"classes": 4}, r"masks\[2\].*\(2, 8, 8\).*whole numbers from 0 to 4"),
+        (
+            X,
+            [np.ones((2, 8, 8), int)] * 2 + [np.full((2, 8, 8), 3.5)],
+            {"classes": 4},
+            r"masks\[2\].*\(2, 8, 8\).*whole numbers from 0 to 4",
+        ),
         (X, [*Y[:2], [np.zeros((8, 8)), np.zeros((8, 4))]], {}, r"masks\[2\].*one size"),
         (np.full((3, 8, 8), np.nan), Y, {}, r"images\[0\] has shape \(8, 8\).*64 of 64 values are NaN"),
         (X[:0], [], {}, r"images is empty, of shape \(0,\)"),

@@ -45,9 +45,7 @@ class Hypotheses(Container[Any]):
         self._predict = PushButton(text="Predict")
         self._share = FloatSlider(min=0.0, max=1.0, step=0.01, value=0.9, label="share shown")
         self._words = Label(value="")
-        super().__init__(
-            widgets=[self._image, self._model, self._folder, self._predict, self._share, self._words]
-        )
+        super().__init__(widgets=[self._image, self._model, self._folder, self._predict, self._share, self._words])
         self._model.changed.connect(self._choose)
         self._predict.changed.connect(self.predict)
         self._share.changed.connect(self._show)
