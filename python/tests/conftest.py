@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ import pytest
 import multivalued as mv
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+ELSEWHERE = tempfile.gettempdir()
+"""`python -m` looks for packages in its working folder first: not for the installed one beside the sources."""
 
 SMALL: dict[str, dict[str, object]] = {
     "train": {"steps": 30, "epochs": 0, "warmup_steps": 5, "batch": 4, "validate_every": 1},
@@ -25,7 +28,7 @@ SMALL: dict[str, dict[str, object]] = {
 def command_line(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
     """`python -m multivalued` with arguments."""
     words = [sys.executable, "-m", "multivalued", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, check=check, timeout=300)
+    return subprocess.run(words, capture_output=True, text=True, check=check, timeout=300, cwd=ELSEWHERE)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import sys
 import time
 
 import multivalued as mv
-from conftest import command_line
+from conftest import ELSEWHERE, command_line
 
 
 def test_version_help_and_exit_codes(tmp_path: pathlib.Path) -> None:
@@ -27,7 +27,7 @@ def test_version_help_and_exit_codes(tmp_path: pathlib.Path) -> None:
 def test_ctrl_c_saves_and_a_second_command_goes_on(tmp_path: pathlib.Path) -> None:
     run = tmp_path / "run"
     words = [sys.executable, "-m", "multivalued", "train", "shapes-tiny", "--out", str(run), "--device", "cpu"]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=ELSEWHERE)
     deadline = time.monotonic() + 120
     while not (run / "log.jsonl").is_file() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -40,7 +40,7 @@ def test_ctrl_c_saves_and_a_second_command_goes_on(tmp_path: pathlib.Path) -> No
 
 def test_other_commands_end_at_once_with_ctrl_c(tmp_path: pathlib.Path) -> None:
     generate = ["generate", "shapes", "--count", "train=30000", "--out", str(tmp_path / "many")]
-    process = subprocess.Popen([sys.executable, "-m", "multivalued", *generate])
+    process = subprocess.Popen([sys.executable, "-m", "multivalued", *generate], cwd=ELSEWHERE)
     while not (tmp_path / "many").exists() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
