@@ -1,13 +1,16 @@
 """Golden values of the method: an independent reading of the paper's formulas in float64.
 
-Writes golden/method.json. Inputs are not stored: both sides make them by `wave`. Needs torch.
+Writes golden/method.json. Inputs are not stored: both sides make them by `wave`. Needs torch. `load` reads the weights
+of a model that was exported, so that PyTorch predicts with it.
 """
 
 import itertools
 import json
 import math
+import struct
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -112,8 +115,13 @@ def golden_responsibilities():
 class Net:
     """The networks by named tensors; weights lie as [kernel, kernel, in, out]."""
 
-    def __init__(self, shapes):
-        self.p = {}
+    def __init__(self, tensors, norm_group=4):
+        self.p, self.norm_group = tensors, norm_group
+
+    @classmethod
+    def of_waves(cls, shapes):
+        """Networks whose weights need no file."""
+        tensors = {}
         for phase, (name, shape) in enumerate(sorted(shapes.items())):
             if name.endswith(".scale"):
                 value = wave(shape, phase, 0.2, 1.0)
@@ -121,7 +129,8 @@ class Net:
                 value = wave(shape, phase, 0.1)
             else:
                 value = wave(shape, phase, 1.5 / math.sqrt(math.prod(shape[:-1])))
-            self.p[name] = value.requires_grad_(name not in ("classifier.frame", "codebook.codes"))
+            tensors[name] = value.requires_grad_(name not in ("classifier.frame", "codebook.codes"))
+        return cls(tensors)
 
     def conv(self, name, x):
         w = self.p[name + ".weight"].permute(3, 2, 0, 1)
@@ -131,7 +140,8 @@ class Net:
         return x @ self.p[name + ".weight"] + self.p[name + ".bias"]
 
     def norm(self, name, x):
-        return F.group_norm(x, x.shape[1] // 4, self.p[name + ".scale"], self.p[name + ".shift"], 1e-5)
+        groups = max(1, x.shape[1] // self.norm_group)
+        return F.group_norm(x, groups, self.p[name + ".scale"], self.p[name + ".shift"], 1e-5)
 
     def block(self, name, x):
         skip = self.conv(name + ".skip", x) if name + ".skip.weight" in self.p else x
@@ -141,16 +151,31 @@ class Net:
         return x
 
     def encoder(self, name, x):
-        fine = self.block(name + ".block0", x)
-        half = [max(1, side // 2) for side in fine.shape[2:]]
-        return fine, self.block(name + ".block1", F.interpolate(fine, half, mode="bilinear", align_corners=False))
+        """Every level, the finest first."""
+        levels = [self.block(name + ".block0", x)]
+        while f"{name}.block{len(levels)}.conv1.weight" in self.p:
+            half = [max(1, side // 2) for side in levels[-1].shape[2:]]
+            smaller = F.interpolate(levels[-1], half, mode="bilinear", align_corners=False)
+            levels.append(self.block(f"{name}.block{len(levels)}", smaller))
+        return levels
 
     def image(self, x):
-        fine, deep = self.encoder("image_encoder", x)
+        """What the image alone determines: features that every code is decoded from, and the logits of the codes."""
+        *finer, deep = self.encoder("image_encoder", x)
         h = self.linear("classifier.projection", torch.relu(self.linear("classifier.hidden", deep.mean((2, 3)))))
-        up = F.interpolate(deep, fine.shape[2:], mode="bilinear", align_corners=False)
-        features = self.conv("generator.entry", self.block("generator.block0", torch.cat([up, fine], 1)))
-        return features, h @ self.p["classifier.frame"].T
+        features = deep
+        for level in range(len(finer) - 1, -1, -1):
+            up = F.interpolate(features, finer[level].shape[2:], mode="bilinear", align_corners=False)
+            features = self.block(f"generator.block{level}", torch.cat([up, finer[level]], 1))
+        return self.conv("generator.entry", features), h @ self.p["classifier.frame"].T
+
+    def predict(self, x):
+        """The codes that take part, their probabilities [images, codes] and the logits [images, codes, h, w]."""
+        codes = torch.nonzero(self.p["codebook.active"] > 0.5).flatten()
+        features, logits = self.image(x)
+        outputs = [self.generate(one.expand(len(codes), -1, -1, -1), self.p["codebook.codes"][codes]) for one in features[:, None]]
+        maps = torch.stack(outputs).reshape(len(x), len(codes), *x.shape[2:])
+        return codes, torch.softmax(logits[:, codes], 1), maps
 
     def generate(self, features, codes):
         x = torch.relu(features + (codes @ self.p["generator.code.weight"])[:, :, None, None])
@@ -158,10 +183,24 @@ class Net:
         return self.conv("generator.output", x).flatten(1)
 
     def embed(self, x, y):
-        deep = self.encoder("pair_encoder", torch.cat([x, y], 1))[1]
+        deep = self.encoder("pair_encoder", torch.cat([x, y], 1))[-1]
         z = self.linear("pair_encoder.projection", deep.mean((2, 3)))
         z = (z - z.mean(0)) / torch.sqrt(z.var(0, unbiased=False) + 1e-5)
         return z / z.norm(dim=1, keepdim=True)
+
+
+def load(folder, norm_group):
+    """The networks of an exported model of one class without an empty head; `model.norm_group` of its recipe."""
+    content = (Path(folder) / "model.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    kinds = {"F16": np.float16, "F32": np.float32}
+    tensors = {}
+    for name, entry in json.loads(content[8 : 8 + length]).items():
+        if name != "__metadata__":
+            first, end = (8 + length + at for at in entry["data_offsets"])
+            values = np.frombuffer(content[first:end], kinds[entry["dtype"]]).astype(np.float64)
+            tensors[name] = torch.from_numpy(values.reshape(entry["shape"]))
+    return Net(tensors, norm_group)
 
 
 def shapes(embedding):
@@ -201,7 +240,7 @@ WEIGHTS = torch.tensor([[0.25, 0.75], [1.0, 0.0]])
 
 
 def golden_step(space, progress):
-    net = Net(shapes(space == "embedding"))
+    net = Net.of_waves(shapes(space == "embedding"))
     size = HEIGHT * WIDTH
     x = wave((2, 1, HEIGHT, WIDTH), 0.5)
     y = masks(4, size)

@@ -47,7 +47,7 @@ impl DeviceChoice {
         match self {
             Self::Cpu => Ok(Device::cpu()),
             Self::Cuda(number) => Device::cuda(number, precision.into())
-                .map_err(|error| Failure::user(format!("--device cuda:{number}"), error)),
+                .map_err(|error| Failure::NoDevice(format!("--device cuda:{number}: {error}"))),
             Self::Auto => {
                 let opened = Device::cuda(0, precision.into());
                 match &opened {

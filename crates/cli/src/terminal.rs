@@ -1,11 +1,47 @@
 //! Writing to standard output and standard error without ever panicking, and without letting names that
 //! others chose (of files, columns, readers) steer the terminal.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
+
+/// Hears what would go to the terminal.
+type Listener = Box<dyn FnMut(&str)>;
+
+thread_local! {
+    static LISTENER: RefCell<Option<Listener>> = const { RefCell::new(None) };
+}
+
+/// Does some work on this thread whose words go, line by line, to a listener in place of the terminal. A listener
+/// is not heard by another one while it listens.
+pub fn heard_by<T>(listener: impl FnMut(&str) + 'static, work: impl FnOnce() -> T) -> T {
+    /// Also where the work unwinds.
+    struct Restored(Option<Listener>);
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            LISTENER.with(|place| *place.borrow_mut() = self.0.take());
+        }
+    }
+    let before = LISTENER.with(|place| place.borrow_mut().replace(Box::new(listener)));
+    let _restored = Restored(before);
+    work()
+}
+
+/// Whether somebody else than the terminal listens.
+pub fn is_heard() -> bool {
+    LISTENER.with(|place| place.try_borrow().is_ok_and(|listener| listener.is_some()))
+}
+
+/// Tells the listener, where there is one.
+fn told(text: &str) -> bool {
+    LISTENER.with(|place| match place.try_borrow_mut() {
+        Ok(mut place) => place.as_mut().map(|listener| text.split('\n').for_each(listener)).is_some(),
+        Err(_) => false,
+    })
+}
 
 /// Prints a sentence of a result as one line, whatever the names in it hold.
 pub fn say(line: &str) -> Outcome {
@@ -31,6 +67,9 @@ pub fn say_quoted(text: &str) -> Outcome {
 
 /// Prints what other programs read, as it is.
 pub fn say_document(text: &str) -> Outcome {
+    if told(text) {
+        return Ok(());
+    }
     output(format!("{text}\n").as_bytes())
 }
 
@@ -45,7 +84,10 @@ pub fn output(bytes: &[u8]) -> Outcome {
 
 /// Prints a remark to standard error as one line; if nobody can read it, nothing better can be done.
 pub fn complain(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", shown(line));
+    let line = shown(line);
+    if !told(&line) {
+        let _ = writeln!(io::stderr().lock(), "{line}");
+    }
 }
 
 /// Prints lines of our own to standard error, as [`say_lines`] does to standard output.
@@ -96,6 +138,25 @@ mod tests {
         for kept in ["Größe-画像", "a b;'\"\\", "±½ ▁█ …", "👩\u{200d}🔬"] {
             assert_eq!(shown(kept), kept);
         }
+    }
+
+    #[test]
+    fn a_listener_hears_lines_until_the_work_ends() {
+        let heard = std::rc::Rc::new(RefCell::new(Vec::new()));
+        let into = heard.clone();
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            heard_by(
+                move |line| into.borrow_mut().push(line.to_owned()),
+                || {
+                    complain("a\tb");
+                    say_lines("one\ntwo").unwrap();
+                    assert!(is_heard());
+                    panic!("the work fails");
+                },
+            )
+        }));
+        assert!(unwound.is_err() && !is_heard());
+        assert_eq!(*heard.borrow(), [r"a\tb", "one", "two"]);
     }
 
     #[test]

@@ -20,8 +20,8 @@ const TEST: &str = "test";
 /// are needed.
 #[derive(Debug)]
 pub struct Collection {
-    /// What decides which cases these are.
-    named_by: DataRecipe,
+    /// What decides which cases these are; none where they were given and not read.
+    named_by: Option<DataRecipe>,
     cases: CaseList,
     roster: Roster,
     /// The split that a data set states itself.
@@ -49,6 +49,17 @@ pub struct Splits {
 }
 
 impl Collection {
+    /// Cases that are in memory already, with the split that is stated for them. They serve every recipe.
+    pub fn given(cases: CaseList, stated: Option<Split>) -> Self {
+        let roster = cases.roster();
+        Self { named_by: None, cases, roster, stated, skipped: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Whether they were given, and not read.
+    pub fn is_given(&self) -> bool {
+        self.named_by.is_none()
+    }
+
     /// Reads what the recipe names. A task's cases are always held in memory.
     pub fn load(recipe: &DataRecipe, holding: &Holding) -> Result<Self> {
         if recipe.path.is_empty() && recipe.task.is_empty() {
@@ -57,7 +68,7 @@ impl Collection {
                 "names no data: give a data set's folder, or a synthetic task as data.task",
             ));
         }
-        let named_by = named_by(recipe);
+        let named_by = Some(named_by(recipe));
         if !recipe.path.is_empty() {
             let path = Path::new(&recipe.path);
             let loaded = Loaded::read(path, &options(recipe)?, recipe.skip_bad, holding)?;
@@ -88,14 +99,14 @@ impl Collection {
 
     /// Whether these are the cases that a recipe names.
     pub fn serves(&self, recipe: &DataRecipe) -> bool {
-        self.named_by == named_by(recipe)
+        self.named_by.as_ref().is_none_or(|named| *named == named_by(recipe))
     }
 
     /// The cases by part; [`Splits::parts`] says how a data set is split.
     pub fn splits(&self, recipe: &DataRecipe) -> Result<Splits> {
         let hash = self.roster.hash().to_string();
         let (skipped, mut notes) = (self.skipped.clone(), self.notes.clone());
-        if recipe.path.is_empty() && recipe.folds == 0 {
+        if !self.is_given() && recipe.path.is_empty() && recipe.folds == 0 {
             let (from, to) = (recipe.train_count, recipe.train_count + recipe.validation_count);
             let [train, validation, test] =
                 [0..from, from..to, to..self.cases.len()].map(|part| self.cases.select(part));
@@ -279,6 +290,26 @@ mod tests {
         // Twelve groups.
         let refused = Splits::folds(&roster, &DataRecipe { folds: 13, ..recipe }).unwrap_err().to_string();
         assert!(refused.contains("data.folds") && refused.contains("the data have 12"), "{refused}");
+    }
+
+    #[test]
+    fn given_cases_serve_every_recipe_and_keep_their_stated_parts() {
+        let cases = crate::fixture::cases(10, [16, 16], 1, 1);
+        let roster = Roster::of(&cases);
+        let recipe = DataRecipe { validation_share: 0.2, test_share: 0.2, ..DataRecipe::default() };
+        let given = Collection::given(cases[..].into(), None);
+        assert!(given.is_given() && given.serves(&recipe));
+        assert!(given.serves(&DataRecipe { path: "elsewhere".into(), ..recipe.clone() }));
+        let shared = given.splits(&recipe).unwrap();
+        assert_eq!((shared.train.len(), shared.validation.len(), shared.test.len()), (6, 2, 2));
+        assert_eq!(shared.hash, roster.hash());
+        let ids = |range: std::ops::Range<usize>| cases[range].iter().map(|case| case.id.clone()).collect();
+        let parts =
+            [("train".to_owned(), ids(0..7)), ("val".to_owned(), ids(7..9)), ("test".to_owned(), ids(9..10))];
+        let stated = Split::from_parts(&roster, parts.into()).unwrap();
+        let stated = Collection::given(cases[..].into(), Some(stated)).splits(&recipe).unwrap();
+        assert_eq!((stated.train.len(), stated.validation.len(), stated.test.len()), (7, 2, 1));
+        assert_eq!(stated.test.id(0), cases[9].id);
     }
 
     #[test]

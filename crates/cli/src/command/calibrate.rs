@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use multivalued::Coverage;
 
 use super::options::{Loading, level};
 use crate::columns::two_columns;
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
-use crate::run::cases::{Cases, TEST, VALIDATION};
+use crate::run::RunFolder;
+use crate::run::calibration::Calibration;
+use crate::run::cases::Cases;
 use crate::run::model::RunModel;
-use crate::run::{RunFolder, levels};
 use crate::terminal::say_lines;
 
 /// Calibrate conformal sets, so that `predict --coverage` keeps what covers readers at a stated level
@@ -47,28 +47,21 @@ impl Calibrate {
         let device = self.device.open_to_predict()?;
         let run = RunFolder::open(&self.run)?;
         let reader = self.loading.reader();
-        let _lock = run.lock()?;
         let model = RunModel::of_run(&run, &device)?;
-        let mut cases = match &self.data {
+        let cases = match &self.data {
             Some(path) => Cases::of_path(&run, path, &self.loading, &reader)?,
             None => Cases::of_run(&run, &reader)?,
         };
-        let (part, calibration) = cases.take(self.split.as_deref(), VALIDATION)?;
-        let predictions = model.predict_part(&cases, &calibration)?;
-        let coverage = Coverage::calibrate(self.coverage, &calibration, &predictions)
-            .map_err(|error| levels::refused(error, format!("the part '{part}'")))?;
-        levels::add(&run, coverage)?;
+        let Calibration { coverage, part, measured } =
+            Calibration::of(&run, &model, cases, self.split.as_deref(), self.coverage)?;
         let mut rows = vec![
             ("level", format!("{}", coverage.level)),
             ("calibrated on", format!("{} cases of {part}", coverage.cases)),
             ("most that a set holds", format!("{:.4}", coverage.mass)),
         ];
-        if part != TEST && cases.has(TEST) {
-            let (_, test) = cases.take(None, TEST)?;
-            let predictions = model.predict_cases(&test)?;
-            let size: usize = (0..test.len()).map(|at| coverage.set(&predictions.get(at)).len()).sum();
-            rows.push(("measured on test", format!("{:.4}", coverage.measured(&test, &predictions)?)));
-            rows.push(("mean size of a set there", format!("{:.2}", size as f64 / test.len() as f64)));
+        if let Some((share, size)) = measured {
+            rows.push(("measured on test", format!("{share:.4}")));
+            rows.push(("mean size of a set there", format!("{size:.2}")));
         }
         rows.push(("written to", run.coverage().display().to_string()));
         let rows: Vec<_> = rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();

@@ -27,14 +27,22 @@ by itself."
 pub struct Combine {
     /// Two or more folders of runs or models, all for images of the same channels and masks of the same classes
     #[arg(required = true, num_args = 2..)]
-    runs: Vec<PathBuf>,
+    pub runs: Vec<PathBuf>,
     /// The folder to write to
     #[arg(long, value_name = "MODEL")]
-    out: PathBuf,
+    pub out: PathBuf,
 }
 
 impl Combine {
+    /// Runs the command.
     pub fn run(&self) -> Outcome {
+        let megabytes = self.write()? as f64 / 1e6;
+        let (count, out) = (self.runs.len(), self.out.display());
+        say(&format!("{count} models, {megabytes:.2} MB together, in {out}"))
+    }
+
+    /// Writes the folder, and gives the bytes of all weights.
+    pub fn write(&self) -> Outcome<usize> {
         if self.runs.len() > MOST_MEMBERS {
             return Err(Failure::user(
                 "combine",
@@ -55,7 +63,6 @@ impl Combine {
         let handed_on = HandedOn::new(&mixture, hash)?;
         folder::make_empty(&self.out)?;
         handed_on.write(&self.out)?;
-        let (count, out) = (self.runs.len(), self.out.display());
-        say(&format!("{count} models, {:.2} MB together, in {out}", handed_on.weights as f64 / 1e6))
+        Ok(handed_on.weights)
     }
 }

@@ -6,11 +6,13 @@ use std::time::Duration;
 use clap::Args;
 use multivalued::Recipe;
 
-use super::train::trained;
+use super::train::conclude;
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
 use crate::run::RunFolder;
+use crate::run::observer::Terminal;
 use crate::run::reader::Reader;
+use crate::run::training::Training;
 use crate::terminal::{complain, say_lines};
 
 /// Train a small model in a few minutes and see a triangle become four shapes
@@ -35,7 +37,10 @@ impl Demo {
         );
         let recipe = Recipe::named("shapes-tiny")?;
         let device = self.device.open(recipe.train.precision)?;
-        let evaluation = trained(&run, &recipe.into(), &device, Duration::from_secs(30), &Reader::new(None))?;
+        let (recipe, reader) = (recipe.into(), Reader::new(None));
+        let save_every = Duration::from_secs(30);
+        let training = Training { run: &run, recipe: &recipe, device: &device, save_every, reader: &reader };
+        let evaluation = conclude(&run, training.scored(&mut Terminal::default())?)?;
         let Some(truth) = evaluation.report.summary.truth else { return Ok(()) };
         say_lines(&format!(
             "\n{:.1} % of the true shapes were found, their probabilities are off by {:.3} on average.\n\

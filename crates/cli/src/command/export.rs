@@ -54,18 +54,25 @@ give it away: the program knows what it measured, not what your data are."
 )]
 pub struct Export {
     /// The run's folder
-    run: PathBuf,
+    pub run: PathBuf,
     /// The folder to write to
     #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    pub out: PathBuf,
     /// Whose data the model learned from and under which licence [default: known for LIDC layouts and
     /// synthetic tasks]
     #[arg(long, value_name = "TEXT")]
-    attribution: Option<String>,
+    pub attribution: Option<String>,
 }
 
 impl Export {
+    /// Runs the command.
     pub fn run(&self) -> Outcome {
+        let size = megabytes(self.write()?);
+        say(&format!("model of {size} in {}; read its README.md", self.out.display()))
+    }
+
+    /// Writes the folder, and gives the bytes of its weights.
+    pub fn write(&self) -> Outcome<usize> {
         let run = RunFolder::open(&self.run)?;
         let model = RunModel::of_run(&run, &Device::cpu())?;
         if !run.report().is_file() {
@@ -106,11 +113,7 @@ impl Export {
             folder::write(&self.out.join("fingerprint.json"), fingerprint.to_json().as_bytes())?;
         }
         handed_on.write(&self.out)?;
-        say(&format!(
-            "model of {} in {}; read its README.md",
-            megabytes(handed_on.weights),
-            self.out.display()
-        ))
+        Ok(handed_on.weights)
     }
 }
 

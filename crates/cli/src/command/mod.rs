@@ -2,17 +2,17 @@
 
 mod bench;
 mod calibrate;
-mod combine;
+pub mod combine;
 mod compare;
 mod completions;
 mod demo;
 mod evaluate;
-mod export;
+pub mod export;
 mod generate;
 mod inspect;
 mod man;
 pub mod options;
-mod plan;
+pub mod plan;
 mod predict;
 pub mod train;
 mod validate;

@@ -10,7 +10,7 @@ use multivalued_data::import::MaskRule;
 use crate::run::reader::Reader;
 
 /// How a data set is read.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Reading {
     /// The layout, where it is not to be found by content: manifest, lidc-slices, lidc-crops, nnunet,
     /// image-folders, side-by-side or case-folders
@@ -38,8 +38,9 @@ impl Reading {
 }
 
 /// How a data set is read, and what becomes of its bad files.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Loading {
+    /// How its files are read
     #[command(flatten)]
     pub reading: Reading,
     /// Leave out images with a file that is truncated, foreign or unsuitable, and name them

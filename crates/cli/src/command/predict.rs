@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use multivalued::Coverage;
 use multivalued_data::dataset::{Slices, is_image_name};
 use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::import::Limits;
-use multivalued_data::metric::summary::{Summary, merged, short_list};
 use multivalued_data::{Case, CompactMask, Hypothesis, Image, Mask, Prediction, files};
 use serde_json::{Value, json};
 
@@ -20,6 +18,7 @@ use crate::folder;
 use crate::picture::{Exhibit, png, sheet};
 use crate::run::RunFolder;
 use crate::run::counting::Counting;
+use crate::run::keep::Keep;
 use crate::run::levels;
 use crate::run::likeness::{self, Warnings};
 use crate::run::model::RunModel;
@@ -82,8 +81,8 @@ pub struct Predict {
 /// What is predicted with, and what is known of it.
 struct Known<'a> {
     model: &'a RunModel,
-    /// The conformal level that was asked for.
-    coverage: Option<&'a Coverage>,
+    /// What is kept of each prediction.
+    keep: Keep,
     /// What the training images were like.
     fingerprint: Option<&'a Fingerprint>,
 }
@@ -94,7 +93,9 @@ impl Predict {
         let model = RunModel::of_path(&self.run, &device)?.with_views(self.views)?;
         let coverage = self.coverage.map(|level| levels::at(&RunFolder::at(&self.run), level)).transpose()?;
         let fingerprint = likeness::fingerprint(&RunFolder::at(&self.run))?;
-        let known = Known { model: &model, coverage: coverage.as_ref(), fingerprint: fingerprint.as_ref() };
+        let count = |number: Option<u32>| number.map(|number| number as usize);
+        let keep = Keep { top: count(self.top), coverage, list: count(self.list), merge: self.merge };
+        let known = Known { model: &model, keep, fingerprint: fingerprint.as_ref() };
         let files = image_files(&self.images)?;
         // Before any work is done for nothing.
         for (_, name) in &files {
@@ -110,8 +111,8 @@ impl Predict {
         for (at, (path, name)) in files.iter().enumerate() {
             counting.reached(at);
             match self.predict(&known, path, &self.out.join(name), alone) {
-                Err(Failure::User(fault)) if self.skip_bad => {
-                    complain(&format!("skipped: {fault}"));
+                Err(failure) if self.skip_bad && failure.is_users() => {
+                    complain(&format!("skipped: {}", failure.message().unwrap_or_default()));
                     skipped += 1;
                 }
                 other => losses.extend(other?),
@@ -173,9 +174,7 @@ impl Predict {
         });
         let shown = shown.collect::<Outcome<Vec<(Case, Prediction)>>>()?;
         // What the user chose is shown as it is.
-        let chosen =
-            [self.list, self.top].iter().any(Option::is_some) || self.merge.or(self.coverage).is_some();
-        let exhibit = if chosen { Exhibit::of_all } else { Exhibit::new };
+        let exhibit = if known.keep.is_stated() { Exhibit::of_all } else { Exhibit::new };
         let exhibits: Vec<_> = shown.iter().map(|(case, prediction)| exhibit(case, prediction)).collect();
         folder::write(&out.join("sheet.png"), &png(&sheet(&exhibits)))?;
         let document = json!({
@@ -183,7 +182,7 @@ impl Predict {
             "version": 1,
             "image": path.display().to_string(),
             "model": self.run.display().to_string(),
-            "coverage": known.coverage,
+            "coverage": known.keep.coverage,
             "list": self.list,
             "merge": self.merge,
             "warnings": warnings.sentences(),
@@ -212,7 +211,7 @@ impl Predict {
             let images: Vec<&Image> = images.iter().collect();
             images.iter().for_each(|image| warnings.add(known.fingerprint, image));
             for prediction in known.model.predict(&place, &images, Counting::new(0))? {
-                let (kept, loss) = self.kept(known.coverage, &prediction)?;
+                let (kept, loss) = known.keep.of(&prediction)?;
                 predicted.push(Predicted::new(&prediction, &kept, loss));
             }
             counting.reached(predicted.len());
@@ -234,26 +233,6 @@ impl Predict {
             found.unwrap_or(last)
         };
         (0..self.samples).map(|_| one()).collect()
-    }
-
-    /// What `--coverage` and `--top` leave, whose probabilities stay as they were; or the short list that
-    /// `--list` or `--merge` makes, with what it loses.
-    fn kept(
-        &self,
-        coverage: Option<&Coverage>,
-        prediction: &Prediction,
-    ) -> Outcome<(Prediction, Option<f64>)> {
-        let short = match (self.list, self.merge) {
-            (Some(count), _) => Some(short_list(prediction, count as usize)?),
-            (None, Some(iou)) => Some(merged(prediction, iou)?),
-            (None, None) => None,
-        };
-        if let Some(Summary { prediction, loss }) = short {
-            return Ok((prediction, Some(loss)));
-        }
-        let mut kept = coverage.map_or_else(|| prediction.clone(), |coverage| coverage.set(prediction));
-        kept.hypotheses.truncate(self.top.map_or(usize::MAX, |top| top as usize));
-        Ok((kept, None))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use multivalued::Recipe;
 use multivalued::mixture::MOST_MEMBERS;
-use multivalued::recipe::BUILT_IN;
+use multivalued::recipe::{BUILT_IN, DataRecipe};
 use multivalued_engine::Device;
 
 use super::options::Loading;
@@ -15,11 +15,10 @@ use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::run::RunFolder;
-use crate::run::cases::{Cases, TEST, VALIDATION};
 use crate::run::difference::changes;
 use crate::run::evaluation::Evaluation;
-use crate::run::folds::cross_validated;
 use crate::run::model::RunModel;
+use crate::run::observer::Terminal;
 use crate::run::reader::Reader;
 use crate::run::training::Training;
 use crate::terminal::{complain, say, say_lines};
@@ -30,40 +29,44 @@ use crate::terminal::{complain, say, say_lines};
 pub struct Train {
     /// A recipe that comes with the program, or a .toml file; without one it is planned from --data
     #[arg(required_unless_present_any = ["resume", "data"])]
-    recipe: Option<String>,
+    pub recipe: Option<String>,
+    /// A recipe that was not read from a file
+    #[arg(skip)]
+    pub stated: Option<Box<Recipe>>,
     /// The data set: a folder or a manifest (docs/dataset-format.md)
     #[arg(long, value_name = "PATH")]
-    data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
+    /// How the data are read
     #[command(flatten)]
-    loading: Loading,
+    pub loading: Loading,
     /// Minutes that the training (with --folds all of them together) may take: a planned one is scaled to them, a recipe is followed for so long
     #[arg(long, value_parser = super::plan::minutes, conflicts_with = "resume")]
-    minutes: Option<f64>,
+    pub minutes: Option<f64>,
     /// Cross-validation: cut the groups (patients) into K folds and train K models, each without one of them. Every
     /// case is scored by the model that did not see it; all models together are the result
     #[arg(long, value_name = "K", value_parser = folds)]
-    folds: Option<usize>,
+    pub folds: Option<usize>,
     /// Start from the weights of a run or model, where they fit; a planned recipe takes its network from there
     #[arg(long, value_name = "MODEL")]
-    from: Option<PathBuf>,
+    pub from: Option<PathBuf>,
     /// Change a key of the recipe; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    sets: Vec<String>,
+    pub sets: Vec<String>,
     /// Seed of the weights, the order of cases and the draws of annotations
     #[arg(long)]
-    seed: Option<u64>,
+    pub seed: Option<u64>,
     /// What computes: auto, cpu or cuda:N
     #[arg(long, default_value = "auto")]
-    device: DeviceChoice,
+    pub device: DeviceChoice,
     /// The run's folder [default: runs/RECIPE, numbered where it is taken]
     #[arg(long, value_name = "RUN")]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Go on from the last checkpoint of --out
     #[arg(long, requires = "out")]
-    resume: bool,
+    pub resume: bool,
     /// Seconds between checkpoints
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
-    save_every: f64,
+    pub save_every: f64,
 }
 
 fn after_help() -> String {
@@ -79,7 +82,18 @@ fn after_help() -> String {
 }
 
 impl Train {
+    /// Runs the command.
     pub fn run(&self) -> Outcome {
+        let reader = self.loading.reader();
+        let prepared = self.prepared(&reader)?;
+        let scored = prepared.training(&reader).scored(&mut Terminal::default())?;
+        conclude(&prepared.run, scored)?;
+        Ok(())
+    }
+
+    /// Everything that the options ask for, before the first step: a plan where no recipe is named. A reader that
+    /// holds cases stands for `--data`.
+    pub fn prepared(&self, reader: &Reader) -> Outcome<Prepared> {
         let save_every = Duration::try_from_secs_f64(self.save_every).map_err(|_| {
             Failure::user("--save-every", format!("{} is no time in seconds", self.save_every))
         })?;
@@ -94,13 +108,15 @@ impl Train {
                 "is a model that was handed on: it can predict, not go on training; choose another --out",
             ));
         }
-        let given = self.recipe.as_deref().map(|name| self.resolved(name)).transpose()?;
+        let data = self.data(reader)?;
+        let given =
+            self.recipe.as_deref().map(Recipe::open).transpose()?.or_else(|| self.stated.as_deref().cloned());
+        let given = given.map(|recipe| self.resolved(recipe, data.as_ref())).transpose()?;
         if !self.resume {
             run.must_be_new()?;
         }
-        let reader = self.loading.reader();
         let going_on = self.resume && run.recipe().is_file();
-        let (text, device) = match (going_on, given, &self.data) {
+        let (recipe, device) = match (going_on, given, data) {
             (true, given, _) => {
                 let recipe = same_recipe(&run, given)?;
                 if let Some(folds) = self.folds.filter(|folds| *folds != recipe.data.folds) {
@@ -116,16 +132,12 @@ impl Train {
                 let device = self.device.open(recipe.train.precision)?;
                 (RecipeText::from(recipe), device)
             }
-            (false, None, Some(data)) => self.planned(data, &reader)?,
+            (false, None, Some(data)) => self.planned(data, reader)?,
             (false, None, None) => {
                 return Err(RunFolder::open(&out).err().unwrap_or(Failure::OutputClosed));
             }
         };
-        match text.recipe.data.folds > 0 && text.recipe.data.fold == 0 {
-            true => cross_validated(&run, &text, &device, save_every, &reader)?,
-            false => trained(&run, &text, &device, save_every, &reader)?,
-        };
-        Ok(())
+        Ok(Prepared { run, recipe, device, save_every })
     }
 
     /// What the run is called where no folder is named: after its recipe, or after its data.
@@ -141,9 +153,17 @@ impl Train {
         }
     }
 
+    /// The data that the options name.
+    fn data(&self, reader: &Reader) -> Outcome<Option<DataRecipe>> {
+        match &self.data {
+            Some(path) => data_of(path, &self.loading).map(Some),
+            None => Ok(reader.holds_cases().then(DataRecipe::default)),
+        }
+    }
+
     /// A recipe from the data, with what the options change, and the device it was planned for.
-    fn planned(&self, data: &Path, reader: &Reader) -> Outcome<(RecipeText, Device)> {
-        let mut wanted = Recipe { data: data_of(data, &self.loading)?, ..Recipe::default() };
+    fn planned(&self, data: DataRecipe, reader: &Reader) -> Outcome<(RecipeText, Device)> {
+        let mut wanted = Recipe { data, ..Recipe::default() };
         for set in
             self.sets.iter().filter(|set| set.starts_with("data.") || set.starts_with("train.precision"))
         {
@@ -162,10 +182,9 @@ impl Train {
     }
 
     /// The recipe with everything that the options change.
-    fn resolved(&self, name: &str) -> Outcome<Recipe> {
-        let mut recipe = Recipe::open(name)?;
-        if let Some(path) = &self.data {
-            recipe.data.path = data_of(path, &self.loading)?.path;
+    fn resolved(&self, mut recipe: Recipe, data: Option<&DataRecipe>) -> Outcome<Recipe> {
+        if let Some(data) = data {
+            recipe.data.path.clone_from(&data.path);
             recipe.data.task.clear();
         }
         self.loading.write_to(&mut recipe);
@@ -202,8 +221,28 @@ impl Train {
     }
 }
 
-/// A recipe, and the text that a run keeps of it.
+/// A training that can begin, or go on.
 #[derive(Debug)]
+pub struct Prepared {
+    /// Where it happens.
+    pub run: RunFolder,
+    /// What it follows.
+    pub recipe: RecipeText,
+    /// What computes.
+    pub device: Device,
+    save_every: Duration,
+}
+
+impl Prepared {
+    /// The training itself, with the reader it was prepared by.
+    pub fn training<'a>(&'a self, reader: &'a Reader) -> Training<'a> {
+        let Self { run, recipe, device, save_every } = self;
+        Training { run, recipe, device, save_every: *save_every, reader }
+    }
+}
+
+/// A recipe, and the text that a run keeps of it.
+#[derive(Debug, Clone)]
 pub struct RecipeText {
     /// As it is followed.
     pub recipe: Recipe,
@@ -239,15 +278,9 @@ impl From<Recipe> for RecipeText {
     }
 }
 
-/// Trains, evaluates on the test part and publishes; says where.
-pub fn trained(
-    run: &RunFolder,
-    recipe: &RecipeText,
-    device: &Device,
-    save_every: Duration,
-    reader: &Reader,
-) -> Outcome<Evaluation> {
-    let Some(evaluation) = trained_and_scored(run, recipe, device, save_every, reader)? else {
+/// Prints scores and verdict of a training; a model of no use is a failure, and one that nothing is known of.
+pub fn conclude(run: &RunFolder, scored: Option<Evaluation>) -> Outcome<Evaluation> {
+    let Some(evaluation) = scored else {
         complain("the data have neither a test nor a validation part: nothing to evaluate");
         say(&format!("trained model: {}", run.best().display()))?;
         return Err(Failure::BelowBound(format!(
@@ -255,33 +288,6 @@ pub fn trained(
             run.path().display()
         )));
     };
-    conclude(run, evaluation)
-}
-
-/// Trains, evaluates on the test part and publishes; none where there are no cases to evaluate on.
-pub fn trained_and_scored(
-    run: &RunFolder,
-    recipe: &RecipeText,
-    device: &Device,
-    save_every: Duration,
-    reader: &Reader,
-) -> Outcome<Option<Evaluation>> {
-    let lock = run.lock()?;
-    Training { run, recipe, device, save_every, reader }.run(&lock)?;
-    let mut cases = Cases::of_run(run, reader)?;
-    let Some(part) = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)) else { return Ok(None) };
-    if part == VALIDATION {
-        complain("the data have no test part: the scores are of the cases that the model was chosen by");
-    }
-    let (_, training) = cases.take(Some("train"), "train")?;
-    let evaluation = Evaluation::of(&RunModel::of_run(run, device)?, cases, Some(part))?;
-    let evaluation = evaluation.judged(run, std::slice::from_ref(run), Some(&training))?;
-    evaluation.publish(run)?;
-    Ok(Some(evaluation))
-}
-
-/// Prints scores and verdict; a model of no use is a failure.
-pub fn conclude(run: &RunFolder, evaluation: Evaluation) -> Outcome<Evaluation> {
     say_lines(&(evaluation.table() + "\n"))?;
     say(&format!("report page: {}", run.page().display()))?;
     match evaluation.verdict() {

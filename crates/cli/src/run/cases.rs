@@ -44,7 +44,7 @@ impl Cases {
     /// A run's own cases. Data that changed since the training are refused.
     pub fn of_run(run: &RunFolder, reader: &Reader) -> Outcome<Self> {
         let recipe = Recipe::read(&run.recipe())?;
-        if recipe.data.path.is_empty() && recipe.data.task.is_empty() {
+        if recipe.data.path.is_empty() && recipe.data.task.is_empty() && !reader.holds_cases() {
             return Err(Failure::user(
                 run.path().display(),
                 "carries no data with it; give some with --data",
@@ -108,8 +108,7 @@ impl Cases {
             return Ok(Self::of_own(parts, &recipe, hash, skipped));
         }
         let Some(split) = stated else {
-            let parts = [(ALL.to_owned(), cases)].into();
-            return Ok(Self { parts, whole: true, by_fold: false, hash, skipped });
+            return Ok(Self::whole(cases, hash, skipped));
         };
         let mut parts = BTreeMap::new();
         for (part, ids) in split.parts() {
@@ -118,6 +117,17 @@ impl Cases {
             parts.insert(if part == "val" { VALIDATION.to_owned() } else { part.clone() }, chosen);
         }
         Ok(Self { parts, whole: false, by_fold: false, hash, skipped })
+    }
+
+    /// Cases that are in memory, as another data set that states no parts.
+    pub fn of_list(cases: CaseList) -> Self {
+        let hash = cases.roster().hash().to_owned();
+        Self::whole(cases, hash, Vec::new())
+    }
+
+    fn whole(cases: CaseList, hash: String, skipped: Vec<String>) -> Self {
+        let parts = [(ALL.to_owned(), cases)].into();
+        Self { parts, whole: true, by_fold: false, hash, skipped }
     }
 
     /// Whether a part has cases.

@@ -1,33 +1,25 @@
 //! A cross-validation: one training for each fold, scores of every case by the model that did not see it, and
 //! the folds' models together as one.
 
-use std::time::Duration;
-
 use multivalued::Recipe;
 use multivalued::mixture::Members;
 use multivalued_data::files;
-use multivalued_engine::Device;
 
 use super::RunFolder;
 use super::cases::Cases;
 use super::difference::changes;
 use super::evaluation::Evaluation;
 use super::model::RunModel;
-use super::reader::Reader;
-use crate::command::train::{RecipeText, conclude, trained_and_scored};
+use super::observer::Observer;
+use super::training::Training;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::log::{self, Record};
 use crate::terminal::{complain, say};
 
 /// Trains all folds that are not finished yet, scores them together and makes the run a mixture of them.
-pub fn cross_validated(
-    run: &RunFolder,
-    recipe: &RecipeText,
-    device: &Device,
-    save_every: Duration,
-    reader: &Reader,
-) -> Outcome<Evaluation> {
+pub fn cross_validated(training: &Training, observer: &mut dyn Observer) -> Outcome<Evaluation> {
+    let Training { run, recipe, device, reader, .. } = *training;
     let _lock = run.lock()?;
     // Too few groups are told before anything is written.
     let hash = reader.splits(&recipe.recipe.data)?.hash;
@@ -42,16 +34,14 @@ pub fn cross_validated(
             continue;
         }
         complain(&format!("fold {fold} of {count}"));
-        let scored =
-            trained_and_scored(own, &recipe, device, save_every, reader).map_err(
-                |failure| match failure {
-                    Failure::Interrupted(_) => Failure::Interrupted(format!(
-                        "{}: saved in fold {fold} of {count}; go on with --resume --out {0}",
-                        run.path().display()
-                    )),
-                    other => other,
-                },
-            )?;
+        let of_fold = Training { run: own, recipe: &recipe, ..*training };
+        let scored = of_fold.scored(observer).map_err(|failure| match failure {
+            Failure::Interrupted(_) => Failure::Interrupted(format!(
+                "{}: saved in fold {fold} of {count}; go on with --resume --out {0}",
+                run.path().display()
+            )),
+            other => other,
+        })?;
         if let Some(Evaluation { report, .. }) = scored {
             let (cases, ged) = (report.summary.cases, report.summary.scores.ged_limit);
             say(&format!("fold {fold} of {count}: GED {ged:.4} on {cases} cases"))?;
@@ -62,7 +52,7 @@ pub fn cross_validated(
     let model = RunModel::of_run(run, device)?;
     let evaluation = Evaluation::of(&model, Cases::of_run(run, reader)?, None)?.judged(run, &folds, None)?;
     evaluation.publish(run)?;
-    conclude(run, evaluation)
+    Ok(evaluation)
 }
 
 /// Whether a fold's training came to its end and was scored. A fold of another recipe is refused.

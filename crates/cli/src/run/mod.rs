@@ -2,6 +2,7 @@
 //!
 //! `docs/run-folder.md` describes the files.
 
+pub mod calibration;
 pub mod cases;
 pub mod counting;
 pub mod difference;
@@ -9,9 +10,11 @@ pub mod evaluation;
 pub mod folds;
 pub mod hand_on;
 pub mod interrupt;
+pub mod keep;
 pub mod levels;
 pub mod likeness;
 pub mod model;
+pub mod observer;
 pub mod progress;
 pub mod reader;
 pub mod training;
@@ -46,7 +49,10 @@ impl RunFolder {
     pub fn open(path: &Path) -> Outcome<Self> {
         let run = Self::at(path);
         if !path.exists() {
-            return Err(Failure::user(path.display(), "there is no such run; check the path"));
+            return Err(Failure::Missing(format!(
+                "{}: there is no such run; check the path",
+                path.display()
+            )));
         }
         if !run.recipe().is_file() {
             return Err(Failure::user(
@@ -248,9 +254,8 @@ mod tests {
         for (path, cause) in
             [(folder.path().join("none"), "no such run"), (folder.path().to_owned(), "recipe.toml")]
         {
-            let Err(Failure::User(message)) = RunFolder::open(&path) else {
-                panic!("{path:?} was taken for a run")
-            };
+            let Err(failure) = RunFolder::open(&path) else { panic!("{path:?} was taken for a run") };
+            let message = failure.message().unwrap_or_default();
             assert!(message.contains(cause), "{message}");
         }
     }

@@ -100,7 +100,7 @@ impl RunModel {
         mut counting: Counting,
     ) -> Outcome<Vec<Prediction>> {
         let mut predictions = Vec::with_capacity(images.len());
-        let refused = |error| Failure::user(place, error);
+        let refused = |error: multivalued::Error| Failure::at(place, error);
         self.mixture.check(images).map_err(refused)?;
         for some in images.chunks(BETWEEN_WORDS) {
             predictions.extend(self.mixture.predict(some).map_err(refused)?);
@@ -188,7 +188,7 @@ impl<T: Send, J: Fn(&Case, &Prediction) -> Outcome<T> + Sync> Told<T, J> {
         let predict_some = |chunk: Range<usize>| -> Outcome<_> {
             let some = chunk.map(|at| cases.get(at)).collect::<Result<Vec<_>, _>>()?;
             let images: Vec<&Image> = some.iter().map(|case| &case.image).collect();
-            let said = predict(&images).map_err(|error| Failure::user(CASES, error))?;
+            let said = predict(&images).map_err(|error| Failure::at(CASES, error))?;
             Ok((some, said))
         };
         std::thread::scope(|scope| {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::log::Numbers;
-use crate::terminal::complain;
+use crate::terminal::{complain, is_heard};
 
 /// Plain lines come no more often than this, unless they tell of a validation.
 pub(super) const PLAIN_EVERY: Duration = Duration::from_secs(10);
@@ -15,14 +15,32 @@ const PLAIN_AT_LEAST: Duration = Duration::from_secs(60);
 /// The live lines change no more often than this.
 const LIVE_EVERY: Duration = Duration::from_millis(200);
 
+/// When this process began, and at which step.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    began: Instant,
+    first: u64,
+}
+
+impl Pace {
+    /// It begins now.
+    pub fn from(step: u64) -> Self {
+        Self { began: Instant::now(), first: step }
+    }
+
+    /// Steps per second since.
+    pub fn rate(&self, step: u64) -> f64 {
+        step.saturating_sub(self.first) as f64 / self.began.elapsed().as_secs_f64().max(1e-9)
+    }
+}
+
 /// What is shown.
 #[derive(Debug)]
 pub struct Progress {
     bar: Option<ProgressBar>,
     total: Option<u64>,
     epochs: Option<u64>,
-    /// When this process began, and at which step.
-    began: (Instant, u64),
+    pace: Pace,
     /// When something was last shown.
     told: Option<Instant>,
     used_codes: Option<f64>,
@@ -41,23 +59,17 @@ impl Progress {
             bar,
             total,
             epochs: total.map(|total| total.div_ceil(steps_per_epoch.max(1))),
-            began: (Instant::now(), step),
+            pace: Pace::from(step),
             told: None,
             used_codes: None,
             ged: None,
         }
     }
 
-    /// Steps per second since this process began.
-    pub fn rate(&self, step: u64) -> f64 {
-        let (began, first) = self.began;
-        (step.saturating_sub(first)) as f64 / began.elapsed().as_secs_f64().max(1e-9)
-    }
-
     /// Whether it is time to show a step.
     pub fn is_due(&self) -> bool {
         let pause = if self.bar.is_some() { LIVE_EVERY } else { PLAIN_AT_LEAST };
-        self.told.unwrap_or(self.began.0).elapsed() >= pause
+        self.told.unwrap_or(self.pace.began).elapsed() >= pause
     }
 
     /// Shows a step.
@@ -100,7 +112,7 @@ impl Progress {
 
     fn how_far(&self, step: u64, epoch: u64, progress: f32) -> String {
         let of = |total: Option<u64>| total.map_or(String::new(), |total| format!("/{total}"));
-        let rate = self.rate(step);
+        let rate = self.pace.rate(step);
         let mut parts = vec![
             format!("epoch {epoch}{}", of(self.epochs)),
             format!("step {step}{}", of(self.total)),
@@ -130,9 +142,9 @@ impl Progress {
     }
 }
 
-/// A bar that is drawn anew as it moves; none where standard error is no terminal.
+/// A bar that is drawn anew as it moves; none where standard error is no terminal or nobody looks there.
 pub(super) fn live_bar(total: Option<u64>, template: &str) -> Option<ProgressBar> {
-    std::io::stderr().is_terminal().then(|| {
+    (std::io::stderr().is_terminal() && !is_heard()).then(|| {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr_with_hz(5));
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -159,7 +171,7 @@ mod tests {
             bar: None,
             total: Some(1000),
             epochs: Some(10),
-            began: (Instant::now(), 100),
+            pace: Pace::from(100),
             told: None,
             used_codes: None,
             ged: None,

@@ -33,6 +33,16 @@ impl Reader {
         Self { holding, last: RefCell::new(None) }
     }
 
+    /// Hands out cases that are in memory already, whatever a recipe names.
+    pub fn of_collection(cases: Collection) -> Self {
+        Self { holding: Holding::Memory, last: RefCell::new(Some(cases)) }
+    }
+
+    /// Whether the cases are in memory already and come from no file or task.
+    pub fn holds_cases(&self) -> bool {
+        self.last.borrow().as_ref().is_some_and(Collection::is_given)
+    }
+
     /// Where cases are held.
     pub fn holding(&self) -> &Holding {
         &self.holding

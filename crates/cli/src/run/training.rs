@@ -11,11 +11,13 @@ use multivalued_data::Case;
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_engine::Device;
 
-use super::cases::{tell_notes, tell_skipped};
+use super::cases::{Cases, TEST, VALIDATION, tell_notes, tell_skipped};
 use super::difference::changes;
-use super::interrupt::Interrupt;
+use super::evaluation::Evaluation;
+use super::folds::cross_validated;
 use super::model::RunModel;
-use super::progress::{Progress, clock};
+use super::observer::Observer;
+use super::progress::{Pace, clock};
 use super::reader::Reader;
 use super::{Lock, RunFolder};
 use crate::command::train::RecipeText;
@@ -33,7 +35,7 @@ const LOG_EVERY: u64 = 50;
 const SHOWN: usize = 4;
 
 /// What a training needs besides its recipe.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Training<'a> {
     /// Where it happens.
     pub run: &'a RunFolder,
@@ -48,8 +50,29 @@ pub struct Training<'a> {
 }
 
 impl Training<'_> {
+    /// Trains, evaluates on the test part and publishes; none where there are no cases to evaluate on. A recipe of
+    /// folds is a training for each of them.
+    pub fn scored(&self, observer: &mut dyn Observer) -> Outcome<Option<Evaluation>> {
+        let data = &self.recipe.recipe.data;
+        if data.folds > 0 && data.fold == 0 {
+            return cross_validated(self, observer).map(Some);
+        }
+        let lock = self.run.lock()?;
+        self.run(&lock, observer)?;
+        let mut cases = Cases::of_run(self.run, self.reader)?;
+        let Some(part) = [TEST, VALIDATION].into_iter().find(|part| cases.has(part)) else { return Ok(None) };
+        if part == VALIDATION {
+            complain("the data have no test part: the scores are of the cases that the model was chosen by");
+        }
+        let (_, training) = cases.take(Some("train"), "train")?;
+        let evaluation = Evaluation::of(&RunModel::of_run(self.run, self.device)?, cases, Some(part))?;
+        let evaluation = evaluation.judged(self.run, std::slice::from_ref(self.run), Some(&training))?;
+        evaluation.publish(self.run)?;
+        Ok(Some(evaluation))
+    }
+
     /// Trains to the end, from the last checkpoint where there is one.
-    pub fn run(&self, lock: &Lock) -> Outcome {
+    fn run(&self, lock: &Lock, observer: &mut dyn Observer) -> Outcome {
         let recipe = &self.recipe.recipe;
         let Splits { train, validation, hash, skipped, notes, .. } = self.reader.splits(&recipe.data)?;
         tell_notes(&notes);
@@ -86,26 +109,25 @@ impl Training<'_> {
         let mut watch = Watch {
             log: Log::open(&self.run.log(), trainer.steps())?,
             events: Events::create(&self.run.events(), trainer.steps())?,
-            progress: Progress::new(trainer.steps(), trainer.total_steps(), trainer.steps_per_epoch()),
+            pace: Pace::from(trainer.steps()),
+            observer,
             one_code_is_a_fault: !recipe.model.empty_head,
         };
-        let interrupt = Interrupt::listen(self.run)?;
+        watch.observer.begin(self.run, trainer.steps(), trainer.total_steps(), trainer.steps_per_epoch())?;
         watch.log.write(&self.start(&trainer, &hash))?;
-        let trained = self.steps(&mut trainer, &mut watch, &interrupt, &shown, &hash);
-        watch.progress.finish();
+        let trained = self.steps(&mut trainer, &mut watch, &shown, &hash);
+        let asked = watch.observer.end();
         let reason = match &trained {
             Ok(()) if trainer.is_out_of_patience() => {
                 "finished early: validations no longer improved".to_owned()
             }
             Ok(()) => "finished".to_owned(),
             Err(Failure::Interrupted(_)) => "interrupted".to_owned(),
-            Err(Failure::User(reason) | Failure::Io(reason) | Failure::ReadOnly(reason)) => reason.clone(),
-            Err(_) => "stopped".to_owned(),
+            Err(failure) => failure.message().unwrap_or("stopped").to_owned(),
         };
         // Where the disk is full the first error is the one to tell.
         let ended =
             watch.log.write(&Record::End { step: trainer.steps(), seconds: trainer.seconds(), reason });
-        let asked = interrupt.end();
         let _held_until_here = lock;
         trained.and(ended)?;
         match asked {
@@ -151,14 +173,7 @@ impl Training<'_> {
         }
     }
 
-    fn steps(
-        &self,
-        trainer: &mut Trainer,
-        watch: &mut Watch,
-        interrupt: &Interrupt,
-        shown: &[Case],
-        data_hash: &str,
-    ) -> Outcome {
+    fn steps(&self, trainer: &mut Trainer, watch: &mut Watch, shown: &[Case], data_hash: &str) -> Outcome {
         let mut saved = Instant::now();
         while !trainer.is_finished() {
             let done = trainer.step()?;
@@ -176,7 +191,7 @@ impl Training<'_> {
                     }
                 }
             }
-            if interrupt.is_asked() {
+            if watch.observer.asks_to_stop() {
                 trainer.save(&self.run.last(), data_hash)?;
                 return Err(Failure::Interrupted(format!(
                     "{}: saved at step {} after {}; go on with --resume --out {0}",
@@ -208,23 +223,24 @@ impl Training<'_> {
 }
 
 /// All who want to know how it goes.
-struct Watch {
+struct Watch<'o> {
     log: Log,
     events: Events,
-    progress: Progress,
+    pace: Pace,
+    observer: &'o mut dyn Observer,
     /// Not where a head says how probable the empty mask is: that is a second answer.
     one_code_is_a_fault: bool,
 }
 
-impl Watch {
+impl Watch<'_> {
     fn step(&mut self, step: u64, epoch: u64, progress: f32, terms: &LossTerms) -> Outcome {
-        let (shown, logged) = (self.progress.is_due(), step.is_multiple_of(LOG_EVERY) || step == 1);
+        let (shown, logged) = (self.observer.is_due(), step.is_multiple_of(LOG_EVERY) || step == 1);
         if !shown && !logged {
             return Ok(());
         }
         let numbers = flattened("loss", terms);
         if shown {
-            self.progress.step(step, epoch, progress, &numbers);
+            self.observer.step(step, epoch, progress, &numbers);
         }
         if !logged {
             return Ok(());
@@ -232,7 +248,7 @@ impl Watch {
         for (name, value) in &numbers {
             self.events.scalar(step, &name.replace("loss.", "step/"), *value)?;
         }
-        self.log.write(&Record::Step { step, epoch, steps_per_second: self.progress.rate(step), numbers })
+        self.log.write(&Record::Step { step, epoch, steps_per_second: self.pace.rate(step), numbers })
     }
 
     fn epoch(&mut self, ended: &EpochLog) -> Outcome {
@@ -241,7 +257,7 @@ impl Watch {
         for told in ["epoch", "step", "seconds", "progress"] {
             numbers.remove(told);
         }
-        self.progress.epoch(ended.step, ended.epoch, ended.progress, &numbers);
+        self.observer.epoch(ended.step, ended.epoch, ended.progress, &numbers);
         for (name, value) in &numbers {
             self.events.scalar(ended.step, &name.replace('.', "/"), *value)?;
         }
@@ -276,6 +292,7 @@ mod tests {
 
     use super::*;
     use crate::log;
+    use crate::run::observer::Terminal;
 
     #[test]
     fn a_device_that_fails_leaves_the_end_of_the_log() {
@@ -298,8 +315,8 @@ mod tests {
         let save_every = Duration::from_secs(600);
         let recipe = RecipeText::from(recipe);
         let training = Training { run: &run, recipe: &recipe, device: &device, save_every, reader: &reader };
-        let ended = training.run(&lock);
-        let told = matches!(&ended, Err(Failure::User(told)) if told.contains("out of memory"));
+        let ended = training.run(&lock, &mut Terminal::default());
+        let told = matches!(&ended, Err(Failure::Memory(told)) if told.contains("out of memory"));
         assert!(told, "{ended:?}");
         let records = log::read(&run.log()).unwrap();
         let Some(Record::End { step: 0, reason, .. }) = records.last() else { panic!("{records:?}") };

@@ -27,9 +27,19 @@ impl<'a> Comparison<'a> {
         let modes = case.truth.as_deref().map(|modes| WeightedMasks::modes(&case.id, modes)).transpose()?;
         let labels = WeightedMasks::annotations(case)?;
         let outputs = WeightedMasks::outputs(&case.id, prediction)?;
+        Self::of_sets(&case.id, labels, outputs, modes)
+    }
+
+    /// The same from weighted sets of any origin; `case` names them in errors.
+    pub fn of_sets(
+        case: &str,
+        labels: WeightedMasks<'a>,
+        outputs: WeightedMasks<'a>,
+        modes: Option<WeightedMasks<'a>>,
+    ) -> Result<Self> {
         let mut masks = [labels.masks(), outputs.masks()].concat();
         masks.extend(modes.iter().flat_map(WeightedMasks::masks));
-        let overlaps = Overlaps::among(&format!("case {}", case.id), &masks)?;
+        let overlaps = Overlaps::among(&format!("case {case}"), &masks)?;
         Ok(Self { labels, outputs, modes, overlaps })
     }
 

@@ -3,6 +3,8 @@
 //! Pixels that the same readers marked are alike to both, so only the distinct sets of readers are counted, with the
 //! number of their pixels. A consensus is a decision for each such set; its IoU with a reader follows from the counts.
 
+use std::collections::HashSet;
+
 use super::{WEIGHT_NOISE, WeightedMasks, overlap};
 use crate::Mask;
 
@@ -131,6 +133,21 @@ impl Votes {
             readers => {
                 let staple = self.staple(readers);
                 staple.probability.iter().map(|&probability| probability > 0.5 + WEIGHT_NOISE).collect()
+            }
+        }
+    }
+
+    /// Puts the pixels of the sets that were decided for into a class of a mask. The masks are those that were
+    /// counted.
+    pub fn paint(&self, decided: &[bool], masks: &[&Mask], class: usize, into: &mut Mask) {
+        let set = |set: usize| self.marked.iter().map(|reader| reader[set]).collect::<Vec<bool>>();
+        let inside: HashSet<Vec<bool>> = (0..decided.len()).filter(|&at| decided[at]).map(set).collect();
+        for y in 0..into.height() {
+            for x in 0..into.width() {
+                let readers: Vec<bool> = masks.iter().map(|mask| mask.get(class, x, y)).collect();
+                if inside.contains(&readers) {
+                    into.set(class, x, y, true);
+                }
             }
         }
     }

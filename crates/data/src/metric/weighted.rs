@@ -25,18 +25,31 @@ pub struct WeightedMasks<'a> {
 impl<'a> WeightedMasks<'a> {
     /// A case's annotations. Their weights are relative: any non-negative numbers, not all zero.
     pub fn annotations(case: &'a Case) -> Result<Self> {
-        let weights = case.annotations.iter().map(|a| f64::from(a.weight));
-        let masks = case.annotations.iter().map(|a| &a.mask);
-        let members = Members { case: &case.id, kind: "annotation", weight: "weight" };
-        Ok(members.read(masks.zip(weights))?.normalised())
+        let listed = case.annotations.iter().map(|a| (&a.mask, f64::from(a.weight)));
+        Self::listed_annotations(&case.id, listed)
+    }
+
+    /// The same from masks and weights of any origin.
+    pub fn listed_annotations(case: &str, listed: impl Iterator<Item = (&'a Mask, f64)>) -> Result<Self> {
+        let members = Members { case, kind: "annotation", weight: "weight" };
+        Ok(members.read(listed)?.normalised())
     }
 
     /// The outputs predicted for a case: probabilities that sum to one, sorted here, equal masks merged.
     pub fn outputs(case: &str, prediction: &'a Prediction) -> Result<Self> {
         let listed = prediction.hypotheses.iter().map(|h| (&h.mask, f64::from(h.probability)));
+        Self::listed_outputs(case, listed, prediction.draws)
+    }
+
+    /// The same from masks and probabilities of any origin, counted from so many draws where they were.
+    pub fn listed_outputs(
+        case: &str,
+        listed: impl Iterator<Item = (&'a Mask, f64)>,
+        draws: Option<usize>,
+    ) -> Result<Self> {
         let members = Members { case, kind: "output", weight: "probability" };
         let mut set = members.distribution(listed)?.merged().sorted();
-        if let Some(draws) = prediction.draws {
+        if let Some(draws) = draws {
             set.draws = Some(draws);
             // Equal draws may have been merged before they were listed: each one is a member still.
             set.pair_weight = 1.0 - 1.0 / draws.max(1) as f64;

@@ -162,3 +162,14 @@ fn nearness_by_hand() {
     assert!((majority.of_all - 2.0 / 3.0).abs() < 1e-6 && majority.of_others.abs() < 1e-12);
     assert!(nearness(&WeightedMasks::annotations(&case(&[LEFT])).unwrap()).is_none());
 }
+
+#[test]
+fn a_decision_is_painted_pixel_by_pixel() {
+    let masks = [LEFT, RIGHT, SLANTED].map(|rows| drawn(&rows));
+    let all: Vec<&Mask> = masks.iter().collect();
+    let votes = Votes::of(&all, 0);
+    let mut painted = Mask::empty(8, 6, 1);
+    votes.paint(&votes.majority(&[0, 1, 2], &[1.0; 3]), &all, 0, &mut painted);
+    let two_of_three = Mask::from_fn(8, 6, |x, y| masks.iter().filter(|mask| mask.get(0, x, y)).count() >= 2);
+    assert_eq!(painted, two_of_three);
+}
