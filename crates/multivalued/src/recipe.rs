@@ -402,6 +402,10 @@ pub struct TrainRecipe {
     pub seed: u64,
     /// A run or model whose weights the training starts from, where they fit; empty to start anew.
     pub from: String,
+    /// A run or model whose answers are learned beside the annotations; empty for none.
+    pub teacher: String,
+    /// The share of each case's weight that its answers have.
+    pub teacher_share: f32,
 }
 
 impl Default for TrainRecipe {
@@ -425,6 +429,8 @@ impl Default for TrainRecipe {
             patience: 0,
             seed: 1,
             from: String::new(),
+            teacher: String::new(),
+            teacher_share: 0.5,
         }
     }
 }

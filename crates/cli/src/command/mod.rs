@@ -6,6 +6,7 @@ pub mod combine;
 mod compare;
 mod completions;
 mod demo;
+mod distil;
 mod evaluate;
 pub mod export;
 mod generate;
@@ -45,6 +46,7 @@ enum Command {
     Evaluate(evaluate::Evaluate),
     Calibrate(calibrate::Calibrate),
     Combine(combine::Combine),
+    Distil(distil::Distil),
     Export(export::Export),
     Inspect(inspect::Inspect),
     Compare(compare::Compare),
@@ -66,6 +68,7 @@ impl Program {
             Command::Evaluate(command) => command.run(),
             Command::Calibrate(command) => command.run(),
             Command::Combine(command) => command.run(),
+            Command::Distil(command) => command.run(),
             Command::Export(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Compare(command) => command.run(),

@@ -4,14 +4,16 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use multivalued::Splits;
+use multivalued::distil::taught;
 use multivalued::predict::predict_cases;
-use multivalued::recipe::PredictRecipe;
+use multivalued::recipe::{PredictRecipe, TrainRecipe};
 use multivalued::train::{EpochLog, LossTerms, Trainer, checkpoint};
-use multivalued_data::Case;
 use multivalued_data::fingerprint::Fingerprint;
+use multivalued_data::{Case, CaseList};
 use multivalued_engine::Device;
 
 use super::cases::{Cases, TEST, VALIDATION, tell_notes, tell_skipped};
+use super::counting::Counting;
 use super::difference::changes;
 use super::evaluation::Evaluation;
 use super::folds::cross_validated;
@@ -79,6 +81,7 @@ impl Training<'_> {
         tell_skipped(&skipped);
         let fingerprint = (!train.is_empty()).then(|| Fingerprint::of(&train)).transpose()?;
         let shown = validation.select(0..validation.len().min(SHOWN)).to_vec()?;
+        let train = if recipe.train.teacher.is_empty() { train } else { self.taught(&train)? };
         let last = self.run.last();
         // A folder without a complete checkpoint is an error, not a reason to begin anew.
         let mut trainer = match checkpoint::exists(&last) || last.exists() {
@@ -137,6 +140,20 @@ impl Training<'_> {
                 self.run.path().display()
             ))),
         }
+    }
+
+    /// The training cases with what the recipe's teacher says of them.
+    fn taught(&self, train: &CaseList) -> Outcome<CaseList> {
+        let TrainRecipe { teacher, teacher_share, .. } = &self.recipe.recipe.train;
+        if train.is_on_disk() {
+            return Err(Failure::user(
+                teacher,
+                "cannot teach on data that are read from a cache: its answers are kept in memory; use fewer images",
+            ));
+        }
+        let model = RunModel::of_path(Path::new(teacher), self.device)?;
+        let mut counting = Counting::of(train.len(), "answered by the teacher");
+        Ok(taught(train, model.mixture(), *teacher_share, |done| counting.reached(done))?)
     }
 
     /// Takes the weights that the recipe names as far as they fit, and tells which do not.

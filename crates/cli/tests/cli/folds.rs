@@ -252,6 +252,52 @@ fn seeds_are_combined_into_one_model() {
 }
 
 #[test]
+fn a_student_learns_from_its_teacher() {
+    let place = Workplace::with_recipe();
+    place
+        .run(&["generate", "shapes", "--size", "16", "--count", "train=24,val=4,test=4", "--out", "set"])
+        .succeeds();
+    place.train("one", &[]).trained();
+    place.train("two", &["--seed", "2"]).trained();
+    place.run(&["combine", "one", "two", "--out", "mixed"]).succeeds();
+    let distil = |run: &str, share: &str| {
+        place.run(&[
+            "distil",
+            "mixed",
+            "--data",
+            "set",
+            "--share",
+            share,
+            "--out",
+            run,
+            "--set",
+            "train.steps=60",
+        ])
+    };
+    let weights = |run: &str| fs::read(place.path(run).join("best/model.safetensors")).unwrap();
+    distil("student", "0.9").trained();
+    let recipe = fs::read_to_string(place.path("student/recipe.toml")).unwrap();
+    assert!(recipe.contains("mixed\"") && recipe.contains("teacher_share = 0.9"), "{recipe}");
+    place.run(&["evaluate", "student", "--json", "student.json"]).succeeds();
+    // A teacher without weight changes nothing.
+    distil("unheard", "0").trained();
+    let own = fs::read_to_string(place.path("unheard/recipe.toml")).unwrap();
+    let alone: Vec<&str> = own.lines().filter(|line| !line.starts_with("teacher")).collect();
+    place.write("alone.toml", alone.join("\n"));
+    place.run(&["train", "alone.toml", "--out", "alone"]).trained();
+    assert!(weights("alone") == weights("unheard") && weights("alone") != weights("student"));
+
+    place.run(&["train", "--resume", "--out", "student"]).trained();
+    distil("x", "1").fails(2, &["train.teacher_share", "1"]);
+    place.run(&["distil", "nobody", "--data", "set", "--out", "x"]).fails(2, &["nobody", "no such run"]);
+    place
+        .run(&["distil", "mixed", "--data", "set", "--cache", "kept", "--out", "x"])
+        .fails(2, &["mixed", "cache"]);
+    fs::rename(place.path("mixed"), place.path("away")).unwrap();
+    place.run(&["train", "--resume", "--out", "student"]).fails(2, &["mixed", "no such run"]);
+}
+
+#[test]
 fn a_training_starts_from_the_weights_that_fit() {
     let place = Workplace::with_recipe();
     place.train("one", &["--set", "train.steps=200"]).trained();

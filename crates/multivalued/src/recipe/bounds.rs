@@ -91,6 +91,7 @@ const RANGES: &[Range] = ranges! {
     train.validate_every: 1, 1_000_000;
     train.patience: 0, 1_000_000;
     train.seed: 0, MOST_SEED;
+    train.teacher_share: 0, BELOW_ONE;
     predict.min_probability: 0, BELOW_ONE;
     predict.merge_iou: 0, 1;
     predict.samples: 1, 10_000;

@@ -187,6 +187,12 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "folder of a run or model whose weights the training starts from, tensor by tensor where name and shape fit (`--from`); empty to start anew",
         "",
     ),
+    (
+        "train.teacher",
+        "folder of a run, model or mixture whose answers are learned beside the annotations (`distil`); empty for none",
+        "",
+    ),
+    ("train.teacher_share", "share of each case's weight that the teacher's answers have", ""),
     ("predict.min_probability", "ε, codes below it are dropped", "1e-5"),
     ("predict.merge_iou", "outputs that overlap at least this much are merged", "1: never"),
     (

@@ -104,12 +104,13 @@ impl Recipe {
         toml::to_string(self).expect("a recipe is plain values")
     }
 
-    /// The recipe without what only the machine has where it was followed: the paths of the data and of the
-    /// weights it started from.
+    /// The recipe without what only the machine has where it was followed: the paths of the data, of the weights it
+    /// started from and of its teacher.
     pub fn without_place(&self) -> Self {
         let mut recipe = self.clone();
         recipe.data.path.clear();
         recipe.train.from.clear();
+        recipe.train.teacher.clear();
         recipe
     }
 }
