@@ -86,19 +86,22 @@ pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out:
         return;
     }
     let m = a.len() / k;
+    if m == 0 {
+        return out.fill(0.0);
+    }
     assert_eq!(b.len(), m * n, "transposed product: right side of {m}x{n} has {} values", b.len());
     assert_eq!(out.len(), k * n, "transposed product: output of {k}x{n} has {} values", out.len());
     let isa = isa.for_channels(n);
     let stride = n.next_multiple_of(isa.lanes());
     let parts = Parts::new(m, 256, k * stride);
     scratch::with(parts.count * k * stride, |partial| {
-        partial.fill(0.0);
         let sums = Output::new(partial);
         for_each_task(parts.count, |part| {
             let rows = parts.range(part);
             let sum = sums.at(part * k * stride, k * stride);
             // Chunks small enough that both operands stay in the first-level cache's neighbourhood.
             for first in rows.clone().step_by(256) {
+                let add = first > rows.start;
                 let rows = (rows.end - first).min(256);
                 with_padded(&b[first * n..(first + rows) * n], n, isa.lanes(), |y| {
                     isa.run(OuterTask(OuterProducts {
@@ -112,6 +115,7 @@ pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out:
                         columns: stride,
                         out: sum,
                         out_stride: stride,
+                        add,
                     }));
                 });
             }
@@ -137,17 +141,21 @@ impl Kernel for OuterTask {
 pub(crate) fn add_rows(rows: &[f32], sum: &mut [f32]) {
     let n = sum.len();
     let stretch = n * 64usize.div_ceil(n);
-    scratch::with(stretch, |totals| {
-        for rows in rows.chunks(64 * stretch) {
-            totals.fill(0.0);
-            for values in rows.chunks(stretch) {
-                totals[..values.len()].iter_mut().zip(values).for_each(|(total, value)| *total += value);
+    scratch::with(
+        stretch,
+        #[inline(always)]
+        |totals| {
+            for rows in rows.chunks(64 * stretch) {
+                totals.fill(0.0);
+                for values in rows.chunks(stretch) {
+                    totals[..values.len()].iter_mut().zip(values).for_each(|(total, value)| *total += value);
+                }
+                for totals in totals.chunks_exact(n) {
+                    sum.iter_mut().zip(totals).for_each(|(sum, total)| *sum += total);
+                }
             }
-            for totals in totals.chunks_exact(n) {
-                sum.iter_mut().zip(totals).for_each(|(sum, total)| *sum += total);
-            }
-        }
-    });
+        },
+    );
 }
 
 /// `out[j] = Σ_i a[i, j]` for a [m, n]: the gradient of a bias.
