@@ -17,7 +17,8 @@ impl<F: FnOnce()> Kernel for Compiled<F> {
     }
 }
 
-fn for_each_chunk(isa: Isa, out: &mut [f32], work: impl Fn(usize, &mut [f32]) + Send + Sync) {
+/// Runs `work(first, chunk)` for every chunk of `out`, from its value `first` on, compiled for the instruction set.
+pub(crate) fn for_each_chunk(isa: Isa, out: &mut [f32], work: impl Fn(usize, &mut [f32]) + Send + Sync) {
     let len = out.len();
     let out = Output::new(out);
     for_each_task(len.div_ceil(CHUNK), |task| {

@@ -1,7 +1,7 @@
 //! The plain matrix products, sums of columns, and transposition.
 
 use super::blocked::{OuterProducts, RowsTimesMatrix, Runs};
-use super::elementwise::Compiled;
+use super::elementwise::{Compiled, for_each_chunk};
 use super::epilogue::{Finish, with_padded};
 use super::parallel::{Output, Parts, for_each_task};
 use super::scratch;
@@ -29,6 +29,9 @@ pub(crate) fn matmul(
     }
     for values in [epilogue.residual, epilogue.mask].into_iter().flatten() {
         assert_eq!(values.len(), out.len(), "matrix product: residual or mask and output differ in size");
+    }
+    if n == 1 {
+        return row_products(isa, a, b, epilogue, out);
     }
     let isa = isa.for_channels(n);
     with_padded(b, n, isa.lanes(), |b| {
@@ -68,6 +71,43 @@ fn padded_matmul(
     });
 }
 
+/// [`matmul`] of checked sizes where `b` is one column: vectors of columns would be all but empty, so that values of a
+/// row are multiplied side by side instead.
+fn row_products(isa: Isa, a: &[f32], b: &[f32], epilogue: Epilogue<[f32]>, out: &mut [f32]) {
+    let bias = epilogue.bias.map_or(0.0, |bias| bias[0]);
+    for_each_chunk(
+        isa,
+        out,
+        #[inline(always)]
+        |first, out| {
+            for (i, (out, row)) in out.iter_mut().zip(a[first * b.len()..].chunks_exact(b.len())).enumerate()
+            {
+                let mut lanes = [0.0f32; 8];
+                let (row8, b8) = (row.chunks_exact(8), b.chunks_exact(8));
+                let rest = row8.remainder().iter().zip(b8.remainder()).map(|(x, w)| x * w).sum::<f32>();
+                for (row, b) in row8.zip(b8) {
+                    for lane in 0..8 {
+                        lanes[lane] += row[lane] * b[lane];
+                    }
+                }
+                let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
+                let mut value = ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)) + rest + bias;
+                if let Some(residual) = epilogue.residual {
+                    value += residual[first + i];
+                }
+                // Both written so that a NaN passes through a relu, and none through a mask.
+                if epilogue.relu && value < 0.0 {
+                    value = 0.0;
+                }
+                if let Some(mask) = epilogue.mask {
+                    value = if mask[first + i] > 0.0 { value } else { 0.0 };
+                }
+                *out = value;
+            }
+        },
+    );
+}
+
 struct RowsTask(RowsTimesMatrix);
 impl Kernel for RowsTask {
     type Output = ();
@@ -91,6 +131,10 @@ pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out:
     }
     assert_eq!(b.len(), m * n, "transposed product: right side of {m}x{n} has {} values", b.len());
     assert_eq!(out.len(), k * n, "transposed product: output of {k}x{n} has {} values", out.len());
+    if n == 1 && k > 1 {
+        // The same sum with the sides changed over, which fills the vectors.
+        return matmul_tn(isa, b, a, 1, k, out);
+    }
     let isa = isa.for_channels(n);
     let stride = n.next_multiple_of(isa.lanes());
     let parts = Parts::new(m, 256, k * stride);

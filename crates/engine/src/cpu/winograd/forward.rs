@@ -271,7 +271,6 @@ impl FinishTiles<'_> {
         inside: [usize; 2],
     ) {
         let ConvShape { outputs, width, .. } = self.tiles.shape;
-        let Epilogue { bias, residual, relu, mask } = self.epilogue;
         let zero = s.splat(0.0);
         let mut rows = [[zero; 6]; 2];
         for j in 0..6 {
@@ -282,7 +281,7 @@ impl FinishTiles<'_> {
             }
             [rows[0][j], rows[1][j]] = transforms::output_pair::<S, PAIR>(s, column);
         }
-        let bias = match bias {
+        let bias = match self.epilogue.bias {
             // SAFETY: as granted.
             Some(bias) => unsafe { s.load(bias.as_ptr().add(channel)) },
             None => zero,
@@ -292,26 +291,61 @@ impl FinishTiles<'_> {
                 continue;
             }
             let row = transforms::output(s, row);
-            for j in 0..4 {
-                if j >= inside[1] {
-                    continue;
-                }
-                let at = (i * width + j) * outputs + channel;
-                // SAFETY: as granted: row `i` and column `j` are inside.
-                unsafe {
-                    let mut value = s.add(row[j], bias);
-                    if let Some(residual) = residual {
-                        value = s.add(value, s.load(residual.as_ptr().add(start + at)));
-                    }
-                    if relu {
-                        value = s.max(zero, value);
-                    }
-                    if let Some(mask) = mask {
-                        value = s.where_positive(s.load(mask.as_ptr().add(start + at)), value);
-                    }
-                    s.store(out.add(at), value);
+            let at = start + i * width * outputs + channel;
+            // SAFETY: as granted: row `i` is inside.
+            unsafe {
+                let out = out.add(at - start);
+                // A loop of known length for most tiles.
+                if inside[1] == 4 {
+                    self.write(s, row, bias, out, at, 4);
+                } else {
+                    self.write(s, row, bias, out, at, inside[1]);
                 }
             }
+        }
+    }
+
+    /// Finishes the first `columns` pixels of a row and writes them; value `at` of residual and mask goes with the
+    /// first of `out`.
+    ///
+    /// # Safety
+    /// Residual, mask and output must have a vector of channels at each of these pixels.
+    #[inline(always)]
+    unsafe fn write<S: Simd>(
+        &self,
+        s: S,
+        mut row: [S::V; 4],
+        bias: S::V,
+        out: *mut f32,
+        at: usize,
+        columns: usize,
+    ) {
+        let pixel = self.tiles.shape.outputs;
+        let zero = s.splat(0.0);
+        for value in &mut row[..columns] {
+            *value = s.add(*value, bias);
+        }
+        if let Some(residual) = self.epilogue.residual {
+            for (j, value) in row[..columns].iter_mut().enumerate() {
+                // SAFETY: as granted.
+                *value = s.add(*value, unsafe { s.load(residual.as_ptr().add(at + j * pixel)) });
+            }
+        }
+        if self.epilogue.relu {
+            for value in &mut row[..columns] {
+                *value = s.max(zero, *value);
+            }
+        }
+        if let Some(mask) = self.epilogue.mask {
+            for (j, value) in row[..columns].iter_mut().enumerate() {
+                // SAFETY: as granted.
+                let mask = unsafe { s.load(mask.as_ptr().add(at + j * pixel)) };
+                *value = s.where_positive(mask, *value);
+            }
+        }
+        for (j, value) in row[..columns].iter().enumerate() {
+            // SAFETY: as granted.
+            unsafe { s.store(out.add(j * pixel), *value) };
         }
     }
 }
