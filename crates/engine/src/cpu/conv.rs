@@ -43,7 +43,7 @@ pub(crate) fn forward(
     }
     if shape.kernel == 1 {
         matmul(isa, x, weights, shape.inputs, shape.outputs, epilogue, out);
-    } else if let Some(isa) = winograd::suits(isa, shape, winograd::FORWARD_PAYS) {
+    } else if let Some(isa) = winograd::suits(isa, shape) {
         winograd::forward(isa, shape, x, weights, epilogue, out);
     } else {
         direct_forward(isa, shape, x, weights, epilogue, out);
@@ -89,7 +89,7 @@ pub(crate) fn weight_gradient(
     }
     if shape.kernel == 1 {
         matmul_tn(isa, x, dy, shape.inputs, shape.outputs, dw);
-    } else if let Some(isa) = winograd::suits(isa, shape, winograd::WEIGHT_GRADIENT_PAYS) {
+    } else if let Some(isa) = winograd::suits(isa, shape) {
         winograd::weight_gradient(isa, shape, x, dy, dw);
     } else {
         direct_weight_gradient(isa, shape, x, dy, dw);

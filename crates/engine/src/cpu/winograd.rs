@@ -25,18 +25,12 @@ use std::ops::Range;
 /// Positions of a transformed tile.
 const POSITIONS: usize = 36;
 
-/// What a shape's channels must be, multiplied, for the transforms to pay: in a forward pass, and in a weight gradient,
-/// whose direct form is the better of the two direct forms. Below it the direct form has another merit: a weight whose
-/// gradient is zero gets exactly zero, not a rounding error that Adam divides by its own size. Measured on Zen 4.
-pub(crate) const FORWARD_PAYS: usize = 64;
-pub(crate) const WEIGHT_GRADIENT_PAYS: usize = 512;
-
 /// The instruction set to use if the shape gains from Winograd's form, else none: channels must fill
-/// whole vectors, and their product reach `pays`.
-pub(crate) fn suits(isa: Isa, shape: ConvShape, pays: usize) -> Option<Isa> {
+/// whole vectors, and be enough to pay for the transforms (measured on Zen 4).
+pub(crate) fn suits(isa: Isa, shape: ConvShape) -> Option<Isa> {
     let fits =
         |isa: Isa| [shape.inputs, shape.outputs].iter().all(|channels| channels.is_multiple_of(isa.lanes()));
-    let enough = shape.inputs * shape.outputs >= pays;
+    let enough = shape.inputs * shape.outputs >= 64;
     [isa, isa.for_channels(8)].into_iter().find(|&isa| enough && fits(isa))
 }
 

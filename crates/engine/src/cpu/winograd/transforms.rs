@@ -116,3 +116,15 @@ pub(super) fn weight_gradient<S: Simd>(s: S, m: [S::V; 6]) -> [S::V; 3] {
         s.fma(s.splat(P / M), sum_a, s.fma(s.splat(Q / N), sum_b, m[5])),
     ]
 }
+
+/// `|Gᵀ|`: how large the terms of [`weight_gradient`] are, from how large the sums are.
+#[inline(always)]
+pub(super) fn weight_gradient_size<S: Simd>(s: S, m: [S::V; 6]) -> [S::V; 3] {
+    let (a, b) = (s.add(m[1], m[2]), s.add(m[3], m[4]));
+    let (a, b) = (s.mul(s.splat(M.abs().recip()), a), s.mul(s.splat(N.abs().recip()), b));
+    [
+        s.fma(s.splat(1.0 / (P * Q)), m[0], s.add(a, b)),
+        s.fma(s.splat(A), a, s.mul(s.splat(B), b)),
+        s.fma(s.splat(P), a, s.fma(s.splat(Q), b, m[5])),
+    ]
+}

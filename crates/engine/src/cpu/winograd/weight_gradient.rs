@@ -168,7 +168,9 @@ impl Kernel for Products {
     }
 }
 
-/// `Gᵀ [sum of the parts] G` for a range of channel pairs.
+/// `Gᵀ [sum of the parts] G` for a range of channel pairs, and zero where that is below its own rounding error: a weight
+/// whose inputs were zero wherever its output had a gradient is not to get an error in place of its gradient, which Adam
+/// would divide by its own size.
 struct CollapseWeights<'a> {
     /// [parts, 36, pairs], positions [`position_stride`] apart
     sums: &'a [f32],
@@ -179,6 +181,9 @@ struct CollapseWeights<'a> {
     dw: &'a Output<'a>,
 }
 
+/// What the terms of a sum may leave where they should cancel, relative to their size: a few of f32's last digits.
+const ROUNDING: f32 = 8.0 * f32::EPSILON;
+
 impl Kernel for CollapseWeights<'_> {
     type Output = ();
     #[inline(always)]
@@ -186,28 +191,35 @@ impl Kernel for CollapseWeights<'_> {
         let (zero, stride) = (s.splat(0.0), position_stride(self.pairs));
         assert!(self.first + self.len <= self.pairs && self.sums.len() == self.parts * POSITIONS * stride);
         for pair in (self.first..self.first + self.len).step_by(S::LANES) {
-            let mut rows = [[zero; 6]; 3];
+            let (mut rows, mut row_sizes) = ([[zero; 6]; 3], [[zero; 6]; 3]);
             // SAFETY: pairs are whole vectors; every position of every part lies in `sums` and every
             // tap in the 9·pairs values of the gradient.
             unsafe {
                 let out = self.dw.at(pair, 8 * self.pairs + S::LANES);
                 for j in 0..6 {
-                    let mut column = [zero; 6];
+                    let (mut column, mut sizes) = ([zero; 6], [zero; 6]);
                     for i in 0..6 {
                         for part in 0..self.parts {
                             let at = (part * POSITIONS + i * 6 + j) * stride + pair;
                             column[i] = s.add(column[i], s.load(self.sums.as_ptr().add(at)));
                         }
+                        sizes[i] = s.max(column[i], s.sub(zero, column[i]));
                     }
-                    let column = transforms::weight_gradient(s, column);
+                    let (column, sizes) =
+                        (transforms::weight_gradient(s, column), transforms::weight_gradient_size(s, sizes));
                     for i in 0..3 {
-                        rows[i][j] = column[i];
+                        (rows[i][j], row_sizes[i][j]) = (column[i], sizes[i]);
                     }
                 }
                 for i in 0..3 {
                     let row = transforms::weight_gradient(s, rows[i]);
+                    let sizes = transforms::weight_gradient_size(s, row_sizes[i]);
                     for j in 0..3 {
-                        s.store(out.add((i * 3 + j) * self.pairs), row[j]);
+                        let size = s.max(row[j], s.sub(zero, row[j]));
+                        let missing = s.sub(s.mul(s.splat(ROUNDING), sizes[j]), size);
+                        // Taken from itself, so that what is not a number stays that.
+                        let kept = s.sub(row[j], s.where_positive(missing, row[j]));
+                        s.store(out.add((i * 3 + j) * self.pairs), kept);
                     }
                 }
             }
