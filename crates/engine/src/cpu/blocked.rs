@@ -126,16 +126,29 @@ pub(crate) struct RowsTimesMatrix {
 }
 
 impl RowsTimesMatrix {
-    /// The same product of rows that lie side by side and have `K` values each, which the compiler then knows.
-    #[inline(always)]
-    pub fn with_depth<const K: usize>(self) -> Self {
-        Self { row_stride: K, runs: Runs { count: 1, len: K, stride: 0 }, ..self }
-    }
-
     /// # Safety
     /// The pointers must reach what the fields describe (see [`sum_rows`] and [`finish`]).
     #[inline(always)]
     pub unsafe fn run<S: Simd>(self, s: S) {
+        // Rows of few values that lie side by side are short products, where sizes that the compiler knows spare much of
+        // the address arithmetic.
+        // SAFETY: forwarded.
+        unsafe {
+            match (self.runs.count, self.row_stride) {
+                (1, 8) if self.runs.len == 8 => self.with_depth::<8>().run_columns(s),
+                (1, 16) if self.runs.len == 16 => self.with_depth::<16>().run_columns(s),
+                _ => self.run_columns(s),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn with_depth<const K: usize>(self) -> Self {
+        Self { row_stride: K, runs: Runs { count: 1, len: K, stride: 0 }, ..self }
+    }
+
+    #[inline(always)]
+    unsafe fn run_columns<S: Simd>(self, s: S) {
         let mut column = 0;
         while column < self.columns {
             // SAFETY: forwarded; `column` stays inside the padded columns.

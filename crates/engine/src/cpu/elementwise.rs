@@ -13,7 +13,7 @@ impl<F: FnOnce()> Kernel for Compiled<F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        (self.0)()
+        (self.0)();
     }
 }
 

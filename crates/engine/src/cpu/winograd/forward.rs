@@ -204,17 +204,9 @@ impl Kernel for Products {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        // Said here so that the compiler leaves the epilogue out.
-        let product = RowsTimesMatrix { finish: Finish::NONE, ..self.0 };
         // SAFETY: `forward_block` made slices of exactly the rows and columns described; columns are whole vectors.
-        unsafe {
-            // With few channels a product is short, and known sizes spare much of its address arithmetic.
-            match product.row_stride {
-                8 => product.with_depth::<8>().run(s),
-                16 => product.with_depth::<16>().run(s),
-                _ => product.run(s),
-            }
-        }
+        // The epilogue is said here so that the compiler leaves it out.
+        unsafe { RowsTimesMatrix { finish: Finish::NONE, ..self.0 }.run(s) }
     }
 }
 
