@@ -130,6 +130,25 @@ impl RowsTimesMatrix {
     /// The pointers must reach what the fields describe (see [`sum_rows`] and [`finish`]).
     #[inline(always)]
     pub unsafe fn run<S: Simd>(self, s: S) {
+        // Rows of few values that lie side by side are short products, where sizes that the compiler knows spare much of
+        // the address arithmetic.
+        // SAFETY: forwarded.
+        unsafe {
+            match (self.runs.count, self.row_stride) {
+                (1, 8) if self.runs.len == 8 => self.with_depth::<8>().run_columns(s),
+                (1, 16) if self.runs.len == 16 => self.with_depth::<16>().run_columns(s),
+                _ => self.run_columns(s),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn with_depth<const K: usize>(self) -> Self {
+        Self { row_stride: K, runs: Runs { count: 1, len: K, stride: 0 }, ..self }
+    }
+
+    #[inline(always)]
+    unsafe fn run_columns<S: Simd>(self, s: S) {
         let mut column = 0;
         while column < self.columns {
             // SAFETY: forwarded; `column` stays inside the padded columns.
@@ -148,25 +167,38 @@ impl RowsTimesMatrix {
     #[inline(always)]
     unsafe fn column_block<S: Simd, const NV: usize>(self, s: S, column: usize) {
         let mut row = 0;
+        // The largest blocks in a loop of their own, without a choice of size.
+        // SAFETY (both loops): the block's rows and the columns from `column` lie within the fields' grant.
+        with_row_count!(S::ROWS[NV - 1], R => {
+            while self.rows - row >= 2 * R {
+                // SAFETY: see above.
+                unsafe { self.block::<S, R, NV>(s, row, column) };
+                row += R;
+            }
+        });
         while row < self.rows {
             let block = next_block(self.rows - row, S::ROWS[NV - 1]);
-            // SAFETY: rows `row..row + block` and the columns from `column` lie within the fields' grant.
-            unsafe {
-                let x = self.x.add(row * self.row_stride);
-                let w = self.matrix.add(column);
-                let at = row * self.out_stride + column;
-                with_row_count!(block, R => {
-                    let sums = sum_rows::<S, R, NV>(s, x, self.row_stride, self.runs, w, self.matrix_stride);
-                    let (out, width) = (self.out.add(at), self.columns - column);
-                    finish(s, sums, self.finish.add(at, column), out, self.out_stride, width);
-                });
-            }
+            // SAFETY: see above.
+            unsafe { with_row_count!(block, R => self.block::<S, R, NV>(s, row, column)) };
             row += block;
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn block<S: Simd, const R: usize, const NV: usize>(self, s: S, row: usize, column: usize) {
+        // SAFETY: as granted to `run`.
+        unsafe {
+            let x = self.x.add(row * self.row_stride);
+            let w = self.matrix.add(column);
+            let at = row * self.out_stride + column;
+            let sums = sum_rows::<S, R, NV>(s, x, self.row_stride, self.runs, w, self.matrix_stride);
+            let (out, width) = (self.out.add(at), self.columns - column);
+            finish(s, sums, self.finish.add(at, column), out, self.out_stride, width);
         }
     }
 }
 
-/// One task of a sum of outer products: `out[j, :] += Σ_p x[p][j] · y[p][:]` for `rows` values j and
+/// One task of a sum of outer products: `out[j, :] = Σ_p x[p][j] · y[p][:]` for `rows` values j and
 /// whole vectors of columns; p walks `runs` of x and the same number of values of y.
 #[derive(Clone, Copy)]
 pub(crate) struct OuterProducts {
@@ -182,6 +214,8 @@ pub(crate) struct OuterProducts {
     pub columns: usize,
     pub out: *mut f32,
     pub out_stride: usize,
+    /// Whether the sums are added to what is in `out`.
+    pub add: bool,
 }
 
 impl OuterProducts {
@@ -238,7 +272,8 @@ impl OuterProducts {
             for i in 0..R {
                 for v in 0..NV {
                     let out = self.out.add((row + i) * self.out_stride + column + v * S::LANES);
-                    s.store(out, s.add(s.load(out), sums[i][v]));
+                    let sum = if self.add { s.add(s.load(out), sums[i][v]) } else { sums[i][v] };
+                    s.store(out, sum);
                 }
             }
         }

@@ -43,7 +43,7 @@ pub(crate) fn forward(
     }
     if shape.kernel == 1 {
         matmul(isa, x, weights, shape.inputs, shape.outputs, epilogue, out);
-    } else if let Some(isa) = winograd::suits(isa, shape, winograd::FORWARD_PAYS) {
+    } else if let Some(isa) = winograd::suits(isa, shape) {
         winograd::forward(isa, shape, x, weights, epilogue, out);
     } else {
         direct_forward(isa, shape, x, weights, epilogue, out);
@@ -89,7 +89,7 @@ pub(crate) fn weight_gradient(
     }
     if shape.kernel == 1 {
         matmul_tn(isa, x, dy, shape.inputs, shape.outputs, dw);
-    } else if let Some(isa) = winograd::suits(isa, shape, winograd::WEIGHT_GRADIENT_PAYS) {
+    } else if let Some(isa) = winograd::suits(isa, shape) {
         winograd::weight_gradient(isa, shape, x, dy, dw);
     } else {
         direct_weight_gradient(isa, shape, x, dy, dw);
@@ -229,11 +229,11 @@ fn direct_weight_gradient(isa: Isa, shape: ConvShape, x: &[f32], dy: &[f32], dw:
     let strip_row = (shape.width + 2) * shape.inputs;
     let parts = Parts::new(blocks.count, 1, size);
     scratch::with(parts.count * size, |partial| {
-        partial.fill(0.0);
         let sums = Output::new(partial);
         for_each_task(parts.count, |part| {
             let sum = sums.at(part * size, size);
-            for block in parts.range(part) {
+            let range = parts.range(part);
+            for block in range.clone() {
                 let (image, first, rows) = blocks.get(block, shape.height);
                 scratch::with((rows + 2) * strip_row, |strip| {
                     pad_rows(shape, x, image, first, rows, strip);
@@ -253,6 +253,7 @@ fn direct_weight_gradient(isa: Isa, shape: ConvShape, x: &[f32], dy: &[f32], dw:
                                 columns: stride,
                                 out: sum,
                                 out_stride: stride,
+                                add: block > range.start,
                             },
                         });
                     });

@@ -6,17 +6,19 @@ use super::simd::{Isa, Kernel, Simd};
 /// Values per task: long against handing it out, short enough to share.
 const CHUNK: usize = 32 * 1024;
 
-/// Compiles a closure for an instruction set.
-pub(crate) struct Compiled<F>(pub F);
-impl<T, F: FnOnce() -> T> Kernel for Compiled<F> {
-    type Output = T;
+/// Compiles a closure for an instruction set. The bound stands here so that the closure is made as an `FnOnce`: calling
+/// another kind as one goes through a function of the compiler's own, which is not compiled for the set.
+pub(crate) struct Compiled<F: FnOnce()>(pub F);
+impl<F: FnOnce()> Kernel for Compiled<F> {
+    type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) -> T {
-        (self.0)()
+    fn run<S: Simd>(self, _: S) {
+        (self.0)();
     }
 }
 
-fn for_each_chunk(isa: Isa, out: &mut [f32], work: impl Fn(usize, &mut [f32]) + Send + Sync) {
+/// Runs `work(first, chunk)` for every chunk of `out`, from its value `first` on, compiled for the instruction set.
+pub(crate) fn for_each_chunk(isa: Isa, out: &mut [f32], work: impl Fn(usize, &mut [f32]) + Send + Sync) {
     let len = out.len();
     let out = Output::new(out);
     for_each_task(len.div_ceil(CHUNK), |task| {

@@ -1,7 +1,7 @@
 //! The plain matrix products, sums of columns, and transposition.
 
 use super::blocked::{OuterProducts, RowsTimesMatrix, Runs};
-use super::elementwise::Compiled;
+use super::elementwise::{Compiled, for_each_chunk};
 use super::epilogue::{Finish, with_padded};
 use super::parallel::{Output, Parts, for_each_task};
 use super::scratch;
@@ -29,6 +29,9 @@ pub(crate) fn matmul(
     }
     for values in [epilogue.residual, epilogue.mask].into_iter().flatten() {
         assert_eq!(values.len(), out.len(), "matrix product: residual or mask and output differ in size");
+    }
+    if n == 1 {
+        return row_products(isa, a, b, epilogue, out);
     }
     let isa = isa.for_channels(n);
     with_padded(b, n, isa.lanes(), |b| {
@@ -68,6 +71,43 @@ fn padded_matmul(
     });
 }
 
+/// [`matmul`] of checked sizes where `b` is one column: vectors of columns would be all but empty, so that values of a
+/// row are multiplied side by side instead.
+fn row_products(isa: Isa, a: &[f32], b: &[f32], epilogue: Epilogue<[f32]>, out: &mut [f32]) {
+    let bias = epilogue.bias.map_or(0.0, |bias| bias[0]);
+    for_each_chunk(
+        isa,
+        out,
+        #[inline(always)]
+        |first, out| {
+            for (i, (out, row)) in out.iter_mut().zip(a[first * b.len()..].chunks_exact(b.len())).enumerate()
+            {
+                let mut lanes = [0.0f32; 8];
+                let (row8, b8) = (row.chunks_exact(8), b.chunks_exact(8));
+                let rest = row8.remainder().iter().zip(b8.remainder()).map(|(x, w)| x * w).sum::<f32>();
+                for (row, b) in row8.zip(b8) {
+                    for lane in 0..8 {
+                        lanes[lane] += row[lane] * b[lane];
+                    }
+                }
+                let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
+                let mut value = ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)) + rest + bias;
+                if let Some(residual) = epilogue.residual {
+                    value += residual[first + i];
+                }
+                // Both written so that a NaN passes through a relu, and none through a mask.
+                if epilogue.relu && value < 0.0 {
+                    value = 0.0;
+                }
+                if let Some(mask) = epilogue.mask {
+                    value = if mask[first + i] > 0.0 { value } else { 0.0 };
+                }
+                *out = value;
+            }
+        },
+    );
+}
+
 struct RowsTask(RowsTimesMatrix);
 impl Kernel for RowsTask {
     type Output = ();
@@ -86,19 +126,26 @@ pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out:
         return;
     }
     let m = a.len() / k;
+    if m == 0 {
+        return out.fill(0.0);
+    }
     assert_eq!(b.len(), m * n, "transposed product: right side of {m}x{n} has {} values", b.len());
     assert_eq!(out.len(), k * n, "transposed product: output of {k}x{n} has {} values", out.len());
+    if n == 1 && k > 1 {
+        // The same sum with the sides changed over, which fills the vectors.
+        return matmul_tn(isa, b, a, 1, k, out);
+    }
     let isa = isa.for_channels(n);
     let stride = n.next_multiple_of(isa.lanes());
     let parts = Parts::new(m, 256, k * stride);
     scratch::with(parts.count * k * stride, |partial| {
-        partial.fill(0.0);
         let sums = Output::new(partial);
         for_each_task(parts.count, |part| {
             let rows = parts.range(part);
             let sum = sums.at(part * k * stride, k * stride);
             // Chunks small enough that both operands stay in the first-level cache's neighbourhood.
             for first in rows.clone().step_by(256) {
+                let add = first > rows.start;
                 let rows = (rows.end - first).min(256);
                 with_padded(&b[first * n..(first + rows) * n], n, isa.lanes(), |y| {
                     isa.run(OuterTask(OuterProducts {
@@ -112,6 +159,7 @@ pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out:
                         columns: stride,
                         out: sum,
                         out_stride: stride,
+                        add,
                     }));
                 });
             }
@@ -137,17 +185,21 @@ impl Kernel for OuterTask {
 pub(crate) fn add_rows(rows: &[f32], sum: &mut [f32]) {
     let n = sum.len();
     let stretch = n * 64usize.div_ceil(n);
-    scratch::with(stretch, |totals| {
-        for rows in rows.chunks(64 * stretch) {
-            totals.fill(0.0);
-            for values in rows.chunks(stretch) {
-                totals[..values.len()].iter_mut().zip(values).for_each(|(total, value)| *total += value);
+    scratch::with(
+        stretch,
+        #[inline(always)]
+        |totals| {
+            for rows in rows.chunks(64 * stretch) {
+                totals.fill(0.0);
+                for values in rows.chunks(stretch) {
+                    totals[..values.len()].iter_mut().zip(values).for_each(|(total, value)| *total += value);
+                }
+                for totals in totals.chunks_exact(n) {
+                    sum.iter_mut().zip(totals).for_each(|(sum, total)| *sum += total);
+                }
             }
-            for totals in totals.chunks_exact(n) {
-                sum.iter_mut().zip(totals).for_each(|(sum, total)| *sum += total);
-            }
-        }
-    });
+        },
+    );
 }
 
 /// `out[j] = Σ_i a[i, j]` for a [m, n]: the gradient of a bias.

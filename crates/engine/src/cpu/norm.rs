@@ -101,38 +101,42 @@ impl Kernel for PairSums<'_> {
     fn run<S: Simd>(self, _: S) {
         let channels = self.origin.len();
         let stretch = channels * 64usize.div_ceil(channels);
-        scratch::with(3 * stretch, |space| {
-            let (origin, totals) = space.split_at_mut(stretch);
-            origin.chunks_exact_mut(channels).for_each(|origin| origin.copy_from_slice(self.origin));
-            totals.fill(0.0);
-            let (first, second) = totals.split_at_mut(stretch);
-            for (i, x) in self.x.chunks(stretch).enumerate() {
-                let len = x.len();
-                let (origin, a, b) = (&origin[..len], &mut first[..len], &mut second[..len]);
-                match self.dy {
-                    Some(dy) => {
-                        let dy = &dy[i * stretch..i * stretch + len];
-                        for k in 0..len {
-                            a[k] += dy[k];
-                            b[k] += dy[k] * (x[k] - origin[k]);
+        scratch::with(
+            3 * stretch,
+            #[inline(always)]
+            |space| {
+                let (origin, totals) = space.split_at_mut(stretch);
+                origin.chunks_exact_mut(channels).for_each(|origin| origin.copy_from_slice(self.origin));
+                totals.fill(0.0);
+                let (first, second) = totals.split_at_mut(stretch);
+                for (i, x) in self.x.chunks(stretch).enumerate() {
+                    let len = x.len();
+                    let (origin, a, b) = (&origin[..len], &mut first[..len], &mut second[..len]);
+                    match self.dy {
+                        Some(dy) => {
+                            let dy = &dy[i * stretch..i * stretch + len];
+                            for k in 0..len {
+                                a[k] += dy[k];
+                                b[k] += dy[k] * (x[k] - origin[k]);
+                            }
                         }
-                    }
-                    None => {
-                        for k in 0..len {
-                            let value = x[k] - origin[k];
-                            a[k] += value;
-                            b[k] += value * value;
+                        None => {
+                            for k in 0..len {
+                                let value = x[k] - origin[k];
+                                a[k] += value;
+                                b[k] += value * value;
+                            }
                         }
                     }
                 }
-            }
-            let (a, b) = self.sums.split_at_mut(channels);
-            for (sums, totals) in [(a, first), (b, second)] {
-                for totals in totals.chunks_exact(channels) {
-                    sums.iter_mut().zip(totals).for_each(|(sum, total)| *sum += *total);
+                let (a, b) = self.sums.split_at_mut(channels);
+                for (sums, totals) in [(a, first), (b, second)] {
+                    for totals in totals.chunks_exact(channels) {
+                        sums.iter_mut().zip(totals).for_each(|(sum, total)| *sum += *total);
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 }
 

@@ -66,6 +66,11 @@ impl Parts {
         Self { items, count: items.div_ceil(smallest).clamp(1, by_memory) }
     }
 
+    /// All items in one part.
+    pub fn one(items: usize) -> Self {
+        Self { items, count: 1 }
+    }
+
     /// The items of one part.
     pub fn range(self, part: usize) -> Range<usize> {
         part * self.items / self.count..(part + 1) * self.items / self.count

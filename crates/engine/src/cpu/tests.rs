@@ -36,6 +36,32 @@ fn compare(what: &dyn std::fmt::Debug, kernel: impl Fn(Isa) -> Vec<Vec<f32>>) {
     }
 }
 
+/// One pixel has values, and only its neighbour to the right a gradient: of nine taps, one has a gradient.
+#[test]
+fn taps_without_a_gradient_get_none_and_what_is_no_number_stays_so() {
+    let (inputs, outputs) = (16, 16);
+    let shape = ConvShape { batch: 2, height: 9, width: 8, inputs, outputs, kernel: 3 };
+    let at = |y: usize, x: usize| (y * shape.width + x) * inputs..(y * shape.width + x + 1) * inputs;
+    let (mut x, mut dy) = (vec![0.0; shape.pixels() * inputs], vec![0.0; shape.pixels() * outputs]);
+    x[at(3, 3)].copy_from_slice(&values(inputs));
+    dy[at(3, 4)].copy_from_slice(&values(outputs));
+    for isa in Isa::available() {
+        let gradient = |x: &[f32]| {
+            let mut dw = vec![1.0; 9 * inputs * outputs];
+            conv::weight_gradient(isa, shape, x, &dy, &mut dw, None);
+            dw
+        };
+        for (tap, dw) in gradient(&x).chunks_exact(inputs * outputs).enumerate() {
+            assert_eq!(dw.iter().any(|&value| value != 0.0), tap == 3, "tap {tap} on {isa:?}");
+        }
+        for wrong in [f32::NAN, f32::INFINITY] {
+            let mut x = x.clone();
+            x[at(3, 3)].fill(wrong);
+            assert!(gradient(&x)[3 * inputs * outputs..][..outputs].iter().all(|value| !value.is_finite()));
+        }
+    }
+}
+
 #[test]
 fn convolutions_stay_inside_their_buffers() {
     let channels = [1, 3, 8, 16, 17, 32];

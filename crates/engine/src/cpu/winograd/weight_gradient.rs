@@ -1,53 +1,38 @@
 //! The gradient of the weights.
 
-use super::{BLOCK_VALUES, Tiles, input_combine, position_stride};
+use super::forward::TransformTiles;
+use super::{Blocks, POSITIONS, Square, Tiles, position_stride, transforms};
 use crate::backend::ConvShape;
 use crate::cpu::blocked::{OuterProducts, Runs};
 use crate::cpu::parallel::{Output, Parts, for_each_task};
 use crate::cpu::scratch;
 use crate::cpu::simd::{Isa, Kernel, Simd};
+use std::ops::Range;
 
-/// The gradient of the weights. The four rows of transformed tiles are separate tasks (each reads
-/// only two of a tile's four input rows), the tiles a fixed number of parts.
+/// The gradient of the weights, summed over a fixed number of parts of the tiles; over one where tasks share blocks,
+/// since then they take a position each.
 pub(crate) fn weight_gradient(isa: Isa, shape: ConvShape, x: &[f32], dy: &[f32], dw: &mut [f32]) {
     let tiles = Tiles::new(shape);
-    let (inputs, outputs) = (shape.inputs, shape.outputs);
-    let pairs = inputs * outputs;
-    let per_block = tiles.per_block(4 * (inputs + outputs), BLOCK_VALUES);
-    let parts = Parts::new(tiles.count.div_ceil(per_block), 1, 16 * pairs);
-    scratch::with(parts.count * 16 * pairs, |sums| {
-        sums.fill(0.0);
+    let blocks = Blocks::new(tiles);
+    let pairs = shape.inputs * shape.outputs;
+    let size = POSITIONS * position_stride(pairs);
+    let parts = if blocks.shared { Parts::one(blocks.count()) } else { Parts::new(blocks.count(), 1, size) };
+    scratch::with(parts.count * size + 6 * shape.inputs.max(shape.outputs), |space| {
+        let (sums, zeros) = space.split_at_mut(parts.count * size);
+        zeros.fill(0.0);
+        let zeros: &[f32] = zeros;
         let target = Output::new(sums);
-        for_each_task(parts.count * 4, |task| {
-            let (part, tile_row) = (task / 4, task % 4);
-            // SAFETY: each task, a part and a row, has its own sums.
-            let sum = unsafe { target.slice((part * 4 + tile_row) * 4 * pairs, 4 * pairs) };
-            for block in parts.range(part) {
-                let first = block * per_block;
-                let count = per_block.min(tiles.count - first);
-                let x_values = 4 * position_stride(count, inputs);
-                let dy_values = 4 * position_stride(count, outputs);
-                scratch::with(x_values + dy_values + 16 * inputs.max(outputs), |space| {
-                    let (x_tiles, space) = space.split_at_mut(x_values);
-                    let (dy_tiles, border) = space.split_at_mut(dy_values);
-                    isa.run(WeightBlock {
-                        tiles,
-                        first,
-                        count,
-                        tile_row,
-                        x,
-                        dy,
-                        x_tiles,
-                        dy_tiles,
-                        border,
-                        sum,
-                    });
-                });
+        for_each_task(parts.count, |part| {
+            // SAFETY: each part has its own sums.
+            let sum = Output::new(unsafe { target.slice(part * size, size) });
+            let range = parts.range(part);
+            for block in range.clone() {
+                add_block(isa, tiles, blocks, block, [x, dy, zeros], &sum, block > range.start);
             }
         });
         let sums: &[f32] = sums;
         let dw = Output::new(dw);
-        let chunk = 4 * 1024;
+        let chunk = 1024;
         for_each_task(pairs.div_ceil(chunk), |task| {
             let first = task * chunk;
             isa.run(CollapseWeights {
@@ -62,97 +47,132 @@ pub(crate) fn weight_gradient(isa: Isa, shape: ConvShape, x: &[f32], dy: &[f32],
     });
 }
 
-struct WeightBlock<'a> {
+/// What one block of tiles contributes to the sums [36, inputs, outputs], added to them or, the first, in their place.
+fn add_block(
+    isa: Isa,
     tiles: Tiles,
-    first: usize,
-    count: usize,
-    tile_row: usize,
-    x: &'a [f32],
-    dy: &'a [f32],
-    /// [4, count, inputs]
-    x_tiles: &'a mut [f32],
-    /// [4, count, outputs]
-    dy_tiles: &'a mut [f32],
-    /// Room for one tile's input or output.
-    border: &'a mut [f32],
-    /// [4, inputs, outputs]
-    sum: &'a mut [f32],
+    blocks: Blocks,
+    block: usize,
+    [x, dy, zeros]: [&[f32]; 3],
+    sum: &Output,
+    add: bool,
+) {
+    let ConvShape { inputs, outputs, .. } = tiles.shape;
+    let Range { start: first, end } = blocks.get(block);
+    let count = end - first;
+    let [x_stride, dy_stride] = [inputs, outputs].map(|channels| position_stride(count * channels));
+    scratch::with(POSITIONS * (x_stride + dy_stride), |space| {
+        let (x_tiles, dy_tiles) = space.split_at_mut(POSITIONS * x_stride);
+        let (x_target, dy_target) = (Output::new(x_tiles), Output::new(dy_tiles));
+        blocks.for_tiles(count, |range| {
+            let part = range.clone();
+            isa.run(TransformTiles { tiles, first, range: part, x, zeros, stride: x_stride, out: &x_target });
+            isa.run(TransformGradient { tiles, first, range, dy, zeros, stride: dy_stride, out: &dy_target });
+        });
+        let (x_tiles, dy_tiles): (&[f32], &[f32]) = (x_tiles, dy_tiles);
+        blocks.for_each_task(POSITIONS, |position| {
+            isa.run(Products(OuterProducts {
+                x: x_tiles[position * x_stride..][..count * inputs].as_ptr(),
+                x_step: inputs,
+                rows: inputs,
+                y: dy_tiles[position * dy_stride..][..count * outputs].as_ptr(),
+                y_step: outputs,
+                runs: Runs { count: 1, len: count, stride: 0 },
+                y_run_stride: 0,
+                columns: outputs,
+                out: sum.at(position * position_stride(inputs * outputs), inputs * outputs),
+                out_stride: outputs,
+                add,
+            }));
+        });
+    });
 }
 
-impl Kernel for WeightBlock<'_> {
+/// `A dY Aᵀ` of a range of a block's tiles.
+struct TransformGradient<'a> {
+    tiles: Tiles,
+    /// The block's first tile.
+    first: usize,
+    /// Counted from there.
+    range: Range<usize>,
+    dy: &'a [f32],
+    /// A row of the square outside of the image.
+    zeros: &'a [f32],
+    /// Between two positions.
+    stride: usize,
+    /// [36, tiles of the block, outputs]
+    out: &'a Output<'a>,
+}
+
+impl Kernel for TransformGradient<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let ConvShape { inputs, outputs, .. } = self.tiles.shape;
-        let (x_stride, dy_stride) =
-            (position_stride(self.count, inputs), position_stride(self.count, outputs));
-        let zero = s.splat(0.0);
-        for t in 0..self.count {
-            // SAFETY: the squares lie in x and dy or in the border, channels are whole vectors, and the
-            // tiles hold 4 positions of `count` tiles.
+        let outputs = self.tiles.shape.outputs;
+        for t in self.range.clone() {
+            let (image, top, left) = self.tiles.place(self.first + t);
+            let place = (image, top as isize, left as isize);
+            let out = self.out.at(t * outputs, (POSITIONS - 1) * self.stride + outputs);
+            // SAFETY: dy holds the batch (`conv::check`), channels are whole vectors (`suits`), and every
+            // position of a tile has `outputs` values of its own.
             unsafe {
-                let square = self.tiles.input(self.x, self.first + t, self.border.as_mut_ptr());
-                let to = self.x_tiles.as_mut_ptr().add(t * inputs);
-                // Row `tile_row` of Bᵀ combines two of the four rows: with a plus, or with a minus.
-                let (plus, other, sign) =
-                    [(0, 2, -1.0), (1, 2, 1.0), (2, 1, -1.0), (1, 3, -1.0)][self.tile_row];
-                let sign = s.splat(sign);
-                for channel in (0..inputs).step_by(S::LANES) {
-                    let from = square.start.add(channel);
-                    let row: [S::V; 4] = std::array::from_fn(|j| {
-                        let load = |i: usize| s.load(from.add(i * square.row_stride + j * inputs));
-                        s.fma(sign, load(other), load(plus))
-                    });
-                    let row = input_combine(s, row);
-                    for j in 0..4 {
-                        s.store(to.add(j * x_stride + channel), row[j]);
-                    }
-                }
-                let (image, top, left) = self.tiles.place(self.first + t);
-                let place = (image, top as isize, left as isize);
-                let square = self.tiles.square::<2>(self.dy, outputs, place, self.border.as_mut_ptr());
-                let to = self.dy_tiles.as_mut_ptr().add(t * outputs);
-                // Row `tile_row` of A weighs the two rows; then all of A from the right.
-                let (first, second) = [(1.0, 0.0), (1.0, 1.0), (1.0, -1.0), (0.0, -1.0)][self.tile_row];
-                let (first, second) = (s.splat(first), s.splat(second));
+                let square = self.tiles.square::<4>(self.dy, outputs, place, self.zeros.as_ptr());
                 for channel in (0..outputs).step_by(S::LANES) {
-                    let from = square.start.add(channel);
-                    let [d0, d1]: [S::V; 2] = std::array::from_fn(|j| {
-                        let (upper, lower) =
-                            (from.add(j * outputs), from.add(square.row_stride + j * outputs));
-                        s.fma(first, s.load(upper), s.mul(second, s.load(lower)))
-                    });
-                    let row = [d0, s.add(d0, d1), s.sub(d0, d1), s.sub(zero, d1)];
-                    for j in 0..4 {
-                        s.store(to.add(j * dy_stride + channel), row[j]);
-                    }
+                    let out = out.add(channel);
+                    self.rows::<S, 0>(s, &square, channel, out);
+                    self.rows::<S, 1>(s, &square, channel, out);
+                    self.rows::<S, 2>(s, &square, channel, out);
                 }
-            }
-        }
-        for position in 0..4 {
-            // SAFETY: each position has `count` rows of both tiles and its own inputs x outputs sums.
-            unsafe {
-                OuterProducts {
-                    x: self.x_tiles.as_ptr().add(position * x_stride),
-                    x_step: inputs,
-                    rows: inputs,
-                    y: self.dy_tiles.as_ptr().add(position * dy_stride),
-                    y_step: outputs,
-                    runs: Runs { count: 1, len: self.count, stride: 0 },
-                    y_run_stride: 0,
-                    columns: outputs,
-                    out: self.sum.as_mut_ptr().add(position * inputs * outputs),
-                    out_stride: outputs,
-                }
-                .run(s);
             }
         }
     }
 }
 
-/// `Gᵀ [sum of the parts] G` for a range of channel pairs.
+impl TransformGradient<'_> {
+    /// A pair of rows of one tile.
+    ///
+    /// # Safety
+    /// The square must have a vector of channels from `channel` on, and so must every position of `out`.
+    #[inline(always)]
+    unsafe fn rows<S: Simd, const PAIR: usize>(
+        &self,
+        s: S,
+        square: &Square<4>,
+        channel: usize,
+        out: *mut f32,
+    ) {
+        let mut rows = [[s.splat(0.0); 4]; 2];
+        for j in 0..4 {
+            // SAFETY: as granted.
+            let column = unsafe { square.column(s, j, channel) };
+            [rows[0][j], rows[1][j]] = transforms::gradient_pair::<S, PAIR>(s, column);
+        }
+        for (row, i) in rows.into_iter().zip(transforms::PAIRS[PAIR]) {
+            let row = transforms::gradient(s, row);
+            for j in 0..6 {
+                // SAFETY: as granted; `i * 6 + j` is a position.
+                unsafe { s.store(out.add((i * 6 + j) * self.stride), row[j]) };
+            }
+        }
+    }
+}
+
+struct Products(OuterProducts);
+impl Kernel for Products {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        // SAFETY: `add_block` made slices of exactly the rows and columns described, and a position's sums are
+        // written by nobody else; columns are whole vectors.
+        unsafe { self.0.run(s) }
+    }
+}
+
+/// `Gᵀ [sum of the parts] G` for a range of channel pairs, and zero where that is below its own rounding error: a weight
+/// whose inputs were zero wherever its output had a gradient is not to get an error in place of its gradient, which Adam
+/// would divide by its own size.
 struct CollapseWeights<'a> {
-    /// [parts, 16, pairs]
+    /// [parts, 36, pairs], positions [`position_stride`] apart
     sums: &'a [f32],
     parts: usize,
     pairs: usize,
@@ -161,37 +181,45 @@ struct CollapseWeights<'a> {
     dw: &'a Output<'a>,
 }
 
+/// What the terms of a sum may leave where they should cancel, relative to their size: a few of f32's last digits.
+const ROUNDING: f32 = 8.0 * f32::EPSILON;
+
 impl Kernel for CollapseWeights<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let half = s.splat(0.5);
-        assert!(self.first + self.len <= self.pairs && self.sums.len() == self.parts * 16 * self.pairs);
-        // Gᵀ applied to four values.
-        let collapse = |m: [S::V; 4]| {
-            let (sum, difference) = (s.mul(half, s.add(m[1], m[2])), s.mul(half, s.sub(m[1], m[2])));
-            [s.add(m[0], sum), difference, s.add(sum, m[3])]
-        };
+        let (zero, stride) = (s.splat(0.0), position_stride(self.pairs));
+        assert!(self.first + self.len <= self.pairs && self.sums.len() == self.parts * POSITIONS * stride);
         for pair in (self.first..self.first + self.len).step_by(S::LANES) {
+            let (mut rows, mut row_sizes) = ([[zero; 6]; 3], [[zero; 6]; 3]);
             // SAFETY: pairs are whole vectors; every position of every part lies in `sums` and every
             // tap in the 9·pairs values of the gradient.
             unsafe {
-                let load = |position: usize| {
-                    let mut sum = s.load(self.sums.as_ptr().add(position * self.pairs + pair));
-                    for part in 1..self.parts {
-                        sum = s.add(
-                            sum,
-                            s.load(self.sums.as_ptr().add((part * 16 + position) * self.pairs + pair)),
-                        );
+                let out = self.dw.at(pair, 8 * self.pairs + S::LANES);
+                for j in 0..6 {
+                    let (mut column, mut sizes) = ([zero; 6], [zero; 6]);
+                    for i in 0..6 {
+                        for part in 0..self.parts {
+                            let at = (part * POSITIONS + i * 6 + j) * stride + pair;
+                            column[i] = s.add(column[i], s.load(self.sums.as_ptr().add(at)));
+                        }
+                        sizes[i] = s.max(column[i], s.sub(zero, column[i]));
                     }
-                    sum
-                };
-                let columns: [[S::V; 3]; 4] =
-                    std::array::from_fn(|j| collapse(std::array::from_fn(|i| load(i * 4 + j))));
+                    let (column, sizes) =
+                        (transforms::weight_gradient(s, column), transforms::weight_gradient_size(s, sizes));
+                    for i in 0..3 {
+                        (rows[i][j], row_sizes[i][j]) = (column[i], sizes[i]);
+                    }
+                }
                 for i in 0..3 {
-                    let row = collapse([columns[0][i], columns[1][i], columns[2][i], columns[3][i]]);
+                    let row = transforms::weight_gradient(s, rows[i]);
+                    let sizes = transforms::weight_gradient_size(s, row_sizes[i]);
                     for j in 0..3 {
-                        s.store(self.dw.at((i * 3 + j) * self.pairs + pair, S::LANES), row[j]);
+                        let size = s.max(row[j], s.sub(zero, row[j]));
+                        let missing = s.sub(s.mul(s.splat(ROUNDING), sizes[j]), size);
+                        // Taken from itself, so that what is not a number stays that.
+                        let kept = s.sub(row[j], s.where_positive(missing, row[j]));
+                        s.store(out.add((i * 3 + j) * self.pairs), kept);
                     }
                 }
             }
