@@ -7,12 +7,15 @@ use crate::temperature::{Fit, Temperature};
 use multivalued_data::metric::Comparison;
 use multivalued_data::metric::ged;
 use multivalued_data::{Case, CaseList};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Spreads that are tried, in logits, the narrowest first.
 const SPREADS: [f32; 5] = [0.5, 1.0, 2.0, 3.0, 4.0];
 /// Cases that they are tried on: each case is compared with itself, so that few are enough.
 const CASES_FOR_SPREAD: usize = 64;
+/// Groups (patients) without which a spread would be fitted to chance.
+const FEWEST_GROUPS: usize = 20;
 /// The share of the GED that a spread must take away: three times as many hypotheses must be worth it, and a wider one
 /// must be better than the one before.
 const WORTH: f64 = 0.01;
@@ -31,7 +34,8 @@ impl Predictor {
 
     /// The spread beyond which the GED no longer falls, by one view of each case.
     fn fitted_spread(&self, cases: &CaseList) -> Result<f32> {
-        if self.network.model().is_none() || self.recipe.model.classes != 1 || cases.is_empty() {
+        let groups = cases.groups().collect::<BTreeSet<_>>().len();
+        if self.network.model().is_none() || self.recipe.model.classes != 1 || groups < FEWEST_GROUPS {
             return Ok(0.0);
         }
         let step = cases.len().div_ceil(CASES_FOR_SPREAD);

@@ -217,7 +217,7 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "predict.spread",
         "every mask is given three times, a third of its probability each: as it is, and with its outline where the \
          logit is so much below and above 0; for masks of one class. Fitted with the temperatures, where it lowers the \
-         GED; 0 for none",
+         GED and there are 20 groups to validate by; 0 for none",
         "0",
     ),
 ];
