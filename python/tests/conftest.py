@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,9 @@ import multivalued as mv
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ELSEWHERE = tempfile.gettempdir()
 """`python -m` looks for packages in its working folder first: not for the installed one beside the sources."""
+
+# In a shell's background Ctrl-C is ignored, and Python leaves it so; tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SMALL: dict[str, dict[str, object]] = {
     "train": {"steps": 30, "epochs": 0, "warmup_steps": 5, "batch": 4, "validate_every": 1},
