@@ -53,6 +53,11 @@ impl CaseList {
         }
     }
 
+    /// Several cases, in the order of their numbers.
+    pub fn get_all(&self, numbers: impl IntoIterator<Item = usize>) -> Result<Vec<Arc<Case>>> {
+        numbers.into_iter().map(|at| self.get(at)).collect()
+    }
+
     /// A case's id; nothing is read.
     pub fn id(&self, at: usize) -> &str {
         match &self.0[at] {

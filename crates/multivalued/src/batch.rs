@@ -174,7 +174,7 @@ impl TrainingSet {
         match &self.held {
             Held::Cases(cases) => {
                 let order = self.order.of_step(step);
-                Ok(order.iter().map(|&at| cases.get(at)).collect::<std::result::Result<_, _>>()?)
+                Ok(cases.get_all(order.iter().copied())?)
             }
             Held::Prepared(_) | Held::Resident(_) => Ok(Vec::new()),
         }

@@ -30,7 +30,7 @@ pub fn taught(
 ) -> Result<CaseList> {
     let mut all: Vec<Case> = Vec::with_capacity(cases.len());
     for chunk in cases.chunks() {
-        let some = chunk.map(|at| cases.get(at)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let some = cases.get_all(chunk)?;
         let images: Vec<&Image> = some.iter().map(|case| &case.image).collect();
         let said = teacher.predict(&images)?;
         let with_teacher = |(case, said): (&std::sync::Arc<Case>, &Prediction)| beside(case, said, share);

@@ -110,7 +110,7 @@ pub(crate) fn predict_list(
     mut tell: impl FnMut(&[Arc<Case>], Vec<Prediction>) -> Result<()>,
 ) -> Result<()> {
     for chunk in cases.chunks() {
-        let some = chunk.map(|at| cases.get(at)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let some = cases.get_all(chunk)?;
         let said = predict_cases(network, recipe, &some)?;
         tell(&some, said)?;
     }

@@ -459,6 +459,15 @@ pub struct PredictRecipe {
     pub spread: f32,
 }
 
+impl PredictRecipe {
+    /// Forgets what was fitted to the validation cases of a training.
+    pub fn forget_fit(&mut self) {
+        let Self { temperature, empty_temperature, empty_shift, spread, .. } = Self::default();
+        (self.temperature, self.empty_temperature) = (temperature, empty_temperature);
+        (self.empty_shift, self.spread) = (empty_shift, spread);
+    }
+}
+
 impl Default for PredictRecipe {
     fn default() -> Self {
         Self {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use multivalued::recipe::PredictRecipe;
 use multivalued_engine::Device;
 
 use super::options::Loading;
@@ -57,10 +56,7 @@ impl Distil {
         let mut recipe = RunModel::of_path(&self.model, &Device::cpu())?.recipe().without_place();
         (recipe.data.folds, recipe.data.fold) = (0, 0);
         // Fitted to the teacher, not to the student.
-        let PredictRecipe { temperature, empty_temperature, empty_shift, spread, .. } =
-            PredictRecipe::default();
-        recipe.predict =
-            PredictRecipe { temperature, empty_temperature, empty_shift, spread, ..recipe.predict };
+        recipe.predict.forget_fit();
         recipe.train.teacher = full_path(&self.model)?;
         recipe.train.teacher_share = self.share;
         Train {

@@ -186,7 +186,7 @@ impl<T: Send, J: Fn(&Case, &Prediction) -> Outcome<T> + Sync> Told<T, J> {
         counting: &mut Counting,
     ) -> Outcome {
         let predict_some = |chunk: Range<usize>| -> Outcome<_> {
-            let some = chunk.map(|at| cases.get(at)).collect::<Result<Vec<_>, _>>()?;
+            let some = cases.get_all(chunk)?;
             let images: Vec<&Image> = some.iter().map(|case| &case.image).collect();
             let said = predict(&images).map_err(|error| Failure::at(CASES, error))?;
             Ok((some, said))

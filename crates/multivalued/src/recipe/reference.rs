@@ -217,7 +217,8 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "predict.spread",
         "every mask is given three times, a third of its probability each: as it is, and with its outline where the \
          logit is so much below and above 0; for masks of one class. Fitted with the temperatures, where it lowers the \
-         GED and there are 20 groups to validate by; 0 for none",
+         GED, outlines differ as readers' do (codes are shared and `loss.overlap` is 0) and there are 20 groups to \
+         validate by; 0 for none",
         "0",
     ),
 ];
