@@ -1,10 +1,12 @@
-//! Writing masks in the format and geometry of the image they belong to.
+//! Writing masks, and maps of values, in the format and geometry of the image they belong to.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use image::{ExtendedColorType, ImageFormat};
+use tiff::encoder::TiffEncoder;
+use tiff::encoder::colortype::Gray32Float;
 
 use crate::files;
 use crate::import::{Format, Limits, headed, identify, nifti};
@@ -14,21 +16,7 @@ use crate::{Error, Mask, Result};
 /// fitting extension is added: NIfTI for NIfTI (gzipped if the source is), MHA for MetaImage, NRRD for NRRD
 /// (packed if the source is), TIFF for TIFF, NPY for NPY and NPZ, PNG for PNG and for JPEG, whose loss a mask does not survive. Returns the file's path.
 pub fn write_masks_like(source: &Path, stem: &Path, slices: &[Mask], limits: &Limits) -> Result<PathBuf> {
-    let format = identify(source)?;
-    let gzipped = source.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-    let extension = match format {
-        Format::Nifti if gzipped => "nii.gz",
-        Format::Nifti => "nii",
-        Format::Headed(kind) => kind.extension(),
-        Format::Tiff => "tiff",
-        Format::Npy | Format::Npz => "npy",
-        Format::Png | Format::Jpeg => "png",
-    };
-    // Not `with_extension`, which would cut a name such as "case-1.2".
-    let mut path = stem.as_os_str().to_owned();
-    path.push(".");
-    path.push(extension);
-    let path = PathBuf::from(path);
+    let (format, path) = named_like(source, stem)?;
     if format == Format::Nifti {
         nifti::write_masks(&path, &nifti::read_header(source, limits)?, slices)?;
         return Ok(path);
@@ -45,10 +33,67 @@ pub fn write_masks_like(source: &Path, stem: &Path, slices: &[Mask], limits: &Li
     };
     match format {
         Format::Tiff => write_raster(&path, mask, ImageFormat::Tiff)?,
-        Format::Npy | Format::Npz => write_npy_mask(&path, mask)?,
+        Format::Npy | Format::Npz => write_npy(&path, "|u1", [mask.width(), mask.height()], &mask.labels())?,
         _ => write_png_mask(&path, mask)?,
     }
     Ok(path)
+}
+
+/// Writes a map of values from 0 to 1, asked for slice by slice, beside nothing but `stem`, as
+/// [`write_masks_like`] does: f32 in NIfTI, MHA, NRRD, TIFF and NPY; 16-bit grey in PNG, in which 65,535 is 1.
+/// `size` is a slice's columns and rows.
+pub fn write_map_like(
+    source: &Path,
+    stem: &Path,
+    size: [usize; 2],
+    slice: &dyn Fn(usize) -> Vec<f32>,
+    limits: &Limits,
+) -> Result<PathBuf> {
+    let (format, path) = named_like(source, stem)?;
+    match format {
+        Format::Nifti => nifti::write_map(&path, &nifti::read_header(source, limits)?, slice)?,
+        Format::Headed(kind) => {
+            headed::write_map(&path, &headed::Header::read(source, kind, limits)?, slice)?;
+        }
+        Format::Tiff => write_tiff_map(&path, &slice(0), size)?,
+        Format::Npy | Format::Npz => {
+            let bytes: Vec<u8> = slice(0).into_iter().flat_map(f32::to_le_bytes).collect();
+            write_npy(&path, "<f4", size, &bytes)?;
+        }
+        Format::Png | Format::Jpeg => {
+            let grey = |value: f32| ((value * 65_535.0).round() as u16).to_ne_bytes();
+            let bytes: Vec<u8> = slice(0).into_iter().flat_map(grey).collect();
+            write_pixels(&path, &bytes, size, ExtendedColorType::L16, ImageFormat::Png)?;
+        }
+    }
+    Ok(path)
+}
+
+/// The format of a file, and `stem` with the extension of what is written for it.
+fn named_like(source: &Path, stem: &Path) -> Result<(Format, PathBuf)> {
+    let format = identify(source)?;
+    let gzipped = source.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
+    let extension = match format {
+        Format::Nifti if gzipped => "nii.gz",
+        Format::Nifti => "nii",
+        Format::Headed(kind) => kind.extension(),
+        Format::Tiff => "tiff",
+        Format::Npy | Format::Npz => "npy",
+        Format::Png | Format::Jpeg => "png",
+    };
+    // Not `with_extension`, which would cut a name such as "case-1.2".
+    let mut path = stem.as_os_str().to_owned();
+    path.push(".");
+    path.push(extension);
+    Ok((format, PathBuf::from(path)))
+}
+
+fn write_tiff_map(path: &Path, values: &[f32], [width, height]: [usize; 2]) -> Result<()> {
+    let mut out = BufWriter::new(files::create(path)?);
+    let written = TiffEncoder::new(&mut out)
+        .and_then(|mut tiff| tiff.write_image::<Gray32Float>(width as u32, height as u32, values));
+    written.map_err(|error| Error::file(path, format!("cannot be written: {error}")))?;
+    out.flush().map_err(|e| Error::io(path, e))
 }
 
 /// Writes an 8-bit grey PNG: 255 inside a one-class mask, otherwise the label numbers.
@@ -83,13 +128,9 @@ pub(crate) fn write_pixels(
     out.flush().map_err(|e| Error::io(path, e))
 }
 
-/// Writes an unsigned 8-bit NPY array of label numbers, (rows, columns).
-fn write_npy_mask(path: &Path, mask: &Mask) -> Result<()> {
-    let mut header = format!(
-        "{{'descr': '|u1', 'fortran_order': False, 'shape': ({}, {}), }}",
-        mask.height(),
-        mask.width()
-    );
+/// Writes an NPY array, (rows, columns), of samples of a type in NumPy's words.
+fn write_npy(path: &Path, kind: &str, [width, height]: [usize; 2], bytes: &[u8]) -> Result<()> {
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({height}, {width}), }}");
     // The data starts at a multiple of 64 bytes, the header ends with a newline.
     let padding = 63 - (10 + header.len()) % 64;
     header.extend(std::iter::repeat_n(' ', padding));
@@ -98,7 +139,7 @@ fn write_npy_mask(path: &Path, mask: &Mask) -> Result<()> {
         out.write_all(b"\x93NUMPY\x01\x00")?;
         out.write_all(&(header.len() as u16).to_le_bytes())?;
         out.write_all(header.as_bytes())?;
-        out.write_all(&mask.labels())?;
+        out.write_all(bytes)?;
         out.flush()
     };
     write(BufWriter::new(files::create(path)?)).map_err(|e| Error::io(path, e))

@@ -1,39 +1,49 @@
 //! `predict`: images in, one mask file per hypothesis out, with their probabilities.
 
+mod existing;
+mod inputs;
+mod maps;
+mod output;
+mod predicted;
+mod queue;
+mod settings;
+mod sizes;
+
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use clap::Args;
-use multivalued_data::dataset::{Slices, is_image_name};
-use multivalued_data::draw::Draw;
-use multivalued_data::export::write_masks_like;
-use multivalued_data::fingerprint::Fingerprint;
-use multivalued_data::import::Limits;
-use multivalued_data::{Case, CompactMask, Hypothesis, Image, Mask, Prediction, files};
-use serde_json::{Value, json};
+use existing::Policy;
+use inputs::Inputs;
+use multivalued_data::dataset::Layout;
+use output::{Output, refuse_links};
+use queue::{Event, Queue, Task};
 
 use super::options::{level, share};
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
-use crate::picture::{Exhibit, png, sheet};
 use crate::run::RunFolder;
 use crate::run::counting::Counting;
 use crate::run::keep::Keep;
 use crate::run::levels;
-use crate::run::likeness::{self, Warnings};
+use crate::run::likeness;
 use crate::run::model::RunModel;
 use crate::terminal::{complain, say};
 
-/// Slices that are made f32 and predicted together: whole batches of the predictor.
-const SLICES_TOGETHER: usize = 16;
+/// Slices of one size that are predicted together: whole batches of the predictor.
+const BATCH_OF_PROCESSOR: usize = 32;
+/// The same on a GPU, which is not busy with fewer.
+const BATCH_OF_GPU: usize = 128;
 
 /// Predict images: one mask file per hypothesis in the input's own format and geometry
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  multivalued predict models/lidc slice.png\n  multivalued predict runs/lidc \
 scan.nii.gz --out predictions\n  multivalued \
-predict runs/lidc images/ --top 3 --out predictions\n\nFor each image a folder of its name: hypothesis-1 (the \
-most probable), hypothesis-2 and so on, prediction.json with probabilities, codes and areas, and sheet.png. A \
+predict runs/lidc images/ --top 3 --out predictions\n  multivalued predict runs/lidc data/lidc --resume \
+--out predictions\n\nFor each image a folder of its name, or of its case's id: hypothesis-1 (the \
+most probable), hypothesis-2 and so on, prediction.json with probabilities, codes, areas and the distribution of sizes, and sheet.png. A \
 warning tells where an image is unlike the training data. \
 The sheet shows at most five hypotheses, which stand for all, unless --list, --merge, --top or --coverage chose others. \
 For a volume every slice has its own hypotheses: hypothesis-k holds the k-th most probable mask of each slice."
@@ -41,7 +51,7 @@ For a volume every slice has its own hypotheses: hypothesis-k holds the k-th mos
 pub struct Predict {
     /// The run's folder, or a model's
     run: PathBuf,
-    /// Image files, or folders of them
+    /// Image files, folders of them, data sets in any layout that `train` reads, or manifests
     #[arg(required = true, num_args = 1..)]
     images: Vec<PathBuf>,
     /// The folder to write to
@@ -67,7 +77,19 @@ pub struct Predict {
     /// Views of each image to average [default: the recipe's predict.views]
     #[arg(long, value_name = "N")]
     views: Option<usize>,
-    /// Leave out files that cannot be predicted, and name them, instead of stopping at the first
+    /// Also write maps in the input's format: the mean probability of each class, and the pixels' entropy
+    #[arg(long)]
+    maps: bool,
+    /// The layout of the data sets, where it is not to be found by content
+    #[arg(long, value_name = "NAME")]
+    layout: Option<Layout>,
+    /// Go on where an earlier call was stopped: what is complete by its checksums is skipped
+    #[arg(long, conflicts_with = "overwrite")]
+    resume: bool,
+    /// Replace the predictions that are there
+    #[arg(long)]
+    overwrite: bool,
+    /// End with 0 although some images cannot be predicted; they are named in any case
     #[arg(long)]
     skip_bad: bool,
     /// Seed of the samples
@@ -78,318 +100,145 @@ pub struct Predict {
     device: DeviceChoice,
 }
 
-/// What is predicted with, and what is known of it.
-struct Known<'a> {
-    model: &'a RunModel,
-    /// What is kept of each prediction.
-    keep: Keep,
-    /// What the training images were like.
-    fingerprint: Option<&'a Fingerprint>,
-}
-
 impl Predict {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
         let model = RunModel::of_path(&self.run, &device)?.with_views(self.views)?;
         let coverage = self.coverage.map(|level| levels::at(&RunFolder::at(&self.run), level)).transpose()?;
         let fingerprint = likeness::fingerprint(&RunFolder::at(&self.run))?;
+        let Inputs { all: inputs, faults } =
+            Inputs::find(&self.images, self.layout, model.recipe().model.input_channels)?;
         let count = |number: Option<u32>| number.map(|number| number as usize);
         let keep = Keep { top: count(self.top), coverage, list: count(self.list), merge: self.merge };
-        let known = Known { model: &model, keep, fingerprint: fingerprint.as_ref() };
-        let files = image_files(&self.images)?;
+        let output = Output {
+            out: &self.out,
+            settings: settings::of(self, &model, &keep)?,
+            samples: self.samples as usize,
+            seed: self.seed,
+            maps: self.maps,
+            chosen: keep.is_stated(),
+        };
         // Before any work is done for nothing.
-        for (_, name) in &files {
-            files::refuse_link(&self.out.join(name))?;
-            folder::must_be_free(&self.out.join(name))?;
+        let mut found = Vec::with_capacity(inputs.len());
+        for input in &inputs {
+            refuse_links(&self.out, &input.name)?;
+            let folder = self.out.join(&input.name);
+            let state = existing::look(&folder, self.policy(), &output.settings)?;
+            found.push((folder, state));
         }
         folder::make(&self.out)?;
-        let mut skipped = 0;
-        let mut losses = Vec::new();
-        // One count at a time: that of the files, or that of the only one's slices.
-        let alone = files.len() == 1;
-        let mut counting = Counting::new(if alone { 0 } else { files.len() });
-        for (at, (path, name)) in files.iter().enumerate() {
-            counting.reached(at);
-            match self.predict(&known, path, &self.out.join(name), alone) {
-                Err(failure) if self.skip_bad && failure.is_users() => {
-                    complain(&format!("skipped: {}", failure.message().unwrap_or_default()));
-                    skipped += 1;
-                }
-                other => losses.extend(other?),
-            }
+        let tasks = inputs.iter().zip(&found);
+        let tasks: Vec<Task> = tasks.map(|(input, (folder, state))| Task { input, folder, state }).collect();
+        let queue = Queue {
+            tasks: &tasks,
+            model: &model,
+            fingerprint: fingerprint.as_ref(),
+            batch: if device.computes_beside() { BATCH_OF_GPU } else { BATCH_OF_PROCESSOR },
+            keep: &keep,
+            write: &|finished| output.write(finished),
+        };
+        let mut tally = Tally::new(tasks.len() + faults.len(), self.skip_bad);
+        faults.into_iter().try_for_each(|fault| tally.add(Event::Failed(Failure::User(fault))))?;
+        queue.run(|event| tally.add(event))?;
+        tally.finish(&self.out)
+    }
+
+    fn policy(&self) -> Policy {
+        match (self.resume, self.overwrite) {
+            (true, _) => Policy::Resume,
+            (_, true) => Policy::Overwrite,
+            _ => Policy::Refuse,
         }
+    }
+}
+
+/// What became of the images so far.
+struct Tally {
+    total: usize,
+    skip_bad: bool,
+    began: Instant,
+    counting: Counting,
+    written: usize,
+    complete: usize,
+    failed: usize,
+    losses: Vec<f64>,
+}
+
+impl Tally {
+    fn new(total: usize, skip_bad: bool) -> Self {
+        // The slices of an only image are counted where they are predicted.
+        let counting = Counting::new(if total == 1 { 0 } else { total });
+        let began = Instant::now();
+        Self { total, skip_bad, began, counting, written: 0, complete: 0, failed: 0, losses: Vec::new() }
+    }
+
+    /// Counts an image. That of an only one ends the command; others are told of.
+    fn add(&mut self, event: Event) -> Outcome {
+        match event {
+            Event::Complete => self.complete += 1,
+            Event::Written(losses) => {
+                self.written += 1;
+                self.losses.extend(losses);
+            }
+            Event::Failed(failure) if self.total == 1 && !self.skip_bad => return Err(failure),
+            Event::Failed(failure) => {
+                let word = if self.skip_bad { "skipped" } else { "failed" };
+                complain(&format!("{word}: {}", failure.message().unwrap_or_default()));
+                self.failed += 1;
+            }
+            Event::Fatal(failure) => return Err(failure),
+        }
+        self.counting.reached(self.written + self.complete + self.failed);
+        Ok(())
+    }
+
+    /// Says what was done.
+    fn finish(self, out: &Path) -> Outcome {
+        let Self { total, skip_bad, began, written, complete, failed, losses, counting } = self;
         drop(counting);
-        if skipped == files.len() {
-            return Err(Failure::user(
-                "--skip-bad",
-                format!(
-                    "all of {} were skipped, so nothing was predicted; repair them",
-                    counted(skipped, "image")
+        if failed == total {
+            let all = counted(total, "image");
+            return Err(match skip_bad {
+                true => Failure::user(
+                    "--skip-bad",
+                    format!("all of {all} were skipped, so nothing was predicted; repair them"),
                 ),
-            ));
-        }
-        let left_out = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
-        let done = counted(files.len() - skipped, "image");
-        say(&format!("{done} predicted{left_out}, in {}", self.out.display()))?;
-        match losses.iter().copied().reduce(f64::max) {
-            Some(most) => {
-                let mean = losses.iter().sum::<f64>() / losses.len() as f64;
-                say(&format!(
-                    "GED between the short lists and all hypotheses: {mean:.4} on average, at most {most:.4}"
-                ))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Predicts one file, and gives what the short list of each slice loses where one is asked for. Its slices
-    /// are counted where it is the only one.
-    fn predict(&self, known: &Known, path: &Path, out: &Path, alone: bool) -> Outcome<Vec<f64>> {
-        let limits = Limits::default();
-        let slices = Slices::open(&[path.to_owned()], &limits)?;
-        let (predicted, warnings) = self.predict_slices(known, path, &slices, alone)?;
-        warnings.tell(path);
-        files::refuse_link(out)?;
-        folder::make_empty(out)?;
-        let most = predicted.iter().map(|slice| slice.kept().len()).max().unwrap_or(0);
-        let mut files = Vec::new();
-        for rank in 0..most {
-            let stem = out.join(format!("hypothesis-{}", rank + 1));
-            let masks: Vec<Mask> = predicted.iter().map(|slice| slice.mask_at(rank)).collect();
-            files.push(file_name(&write_masks_like(path, &stem, &masks, &limits)?));
-        }
-        let draws: Vec<Vec<usize>> =
-            predicted.iter().enumerate().map(|(at, slice)| self.draws(slice, path, at)).collect();
-        for sample in 0..self.samples as usize {
-            let stem = out.join(format!("sample-{}", sample + 1));
-            let drawn =
-                predicted.iter().zip(&draws).map(|(slice, draws)| slice.all[draws[sample]].mask.mask());
-            write_masks_like(path, &stem, &drawn.collect::<Vec<Mask>>(), &limits)?;
-        }
-        // A volume's sheet shows some slices from one end to the other.
-        let step = predicted.len().div_ceil(12).max(1);
-        let shown = predicted.iter().enumerate().step_by(step).map(|(at, slice)| {
-            let case = unannotated(path, at, slices.image(at)?);
-            Ok((case, slice.prediction()))
-        });
-        let shown = shown.collect::<Outcome<Vec<(Case, Prediction)>>>()?;
-        // What the user chose is shown as it is.
-        let exhibit = if known.keep.is_stated() { Exhibit::of_all } else { Exhibit::new };
-        let exhibits: Vec<_> = shown.iter().map(|(case, prediction)| exhibit(case, prediction)).collect();
-        folder::write(&out.join("sheet.png"), &png(&sheet(&exhibits)))?;
-        let document = json!({
-            "format": "multivalued-prediction",
-            "version": 1,
-            "image": path.display().to_string(),
-            "model": self.run.display().to_string(),
-            "coverage": known.keep.coverage,
-            "list": self.list,
-            "merge": self.merge,
-            "warnings": warnings.sentences(),
-            "slices": predicted.iter().map(|slice| slice.json(&files)).collect::<Vec<_>>(),
-        });
-        let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Io(error.to_string()))?;
-        folder::write(&out.join("prediction.json"), (text + "\n").as_bytes())?;
-        Ok(predicted.iter().filter_map(|slice| slice.loss).collect())
-    }
-
-    /// Predicts some slices after the other, so that a volume is in memory as its file stores it.
-    fn predict_slices(
-        &self,
-        known: &Known,
-        path: &Path,
-        slices: &Slices,
-        alone: bool,
-    ) -> Outcome<(Vec<Predicted>, Warnings)> {
-        let place = path.display().to_string();
-        let mut counting = Counting::new(if alone { slices.len() } else { 0 });
-        let mut warnings = Warnings::default();
-        let mut predicted = Vec::with_capacity(slices.len());
-        while predicted.len() < slices.len() {
-            let next = predicted.len()..slices.len().min(predicted.len() + SLICES_TOGETHER);
-            let images = next.map(|z| slices.image(z)).collect::<Result<Vec<Image>, _>>()?;
-            let images: Vec<&Image> = images.iter().collect();
-            images.iter().for_each(|image| warnings.add(known.fingerprint, image));
-            for prediction in known.model.predict(&place, &images, Counting::new(0))? {
-                let (kept, loss) = known.keep.of(&prediction)?;
-                predicted.push(Predicted::new(&prediction, &kept, loss));
-            }
-            counting.reached(predicted.len());
-        }
-        Ok((predicted, warnings))
-    }
-
-    /// Which hypothesis each sample of a slice shows; the same for the same file, slice and seed.
-    fn draws(&self, slice: &Predicted, path: &Path, at: usize) -> Vec<usize> {
-        let mut draw = Draw::new(self.seed, &["sample", &stem(path)], at as u64);
-        let last = slice.all.len() - 1;
-        let mut one = || {
-            let mut rest = draw.unit();
-            let found = slice.all.iter().position(|hypothesis| {
-                rest -= f64::from(hypothesis.probability);
-                rest < 0.0
-            });
-            // The probabilities sum to one but for rounding.
-            found.unwrap_or(last)
-        };
-        (0..self.samples).map(|_| one()).collect()
-    }
-}
-
-/// The files that are named, and all files of the folders that are named, with a folder name for each.
-fn image_files(paths: &[PathBuf]) -> Outcome<Vec<(PathBuf, String)>> {
-    let mut files = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            let entries = std::fs::read_dir(path).map_err(|error| Failure::io(path, &error))?;
-            let mut inside = Vec::new();
-            for entry in entries {
-                let file = entry.map_err(|error| Failure::io(path, &error))?.path();
-                if file.is_file() && is_image_name(&file_name(&file)) {
-                    inside.push(file);
+                false => {
+                    Failure::user(out.display(), format!("none of {all} could be predicted; repair them"))
                 }
-            }
-            if inside.is_empty() {
-                return Err(Failure::user(
-                    path.display(),
-                    "holds no images; give images or a folder of them",
-                ));
-            }
-            inside.sort();
-            files.extend(inside);
-        } else {
-            files.push(path.clone());
+            });
         }
-    }
-    let mut named: Vec<(PathBuf, String)> = Vec::new();
-    for file in files {
-        let name = stem(&file);
-        if let Some((other, _)) = named.iter().find(|(_, taken)| *taken == name) {
-            return Err(Failure::user(
-                file.display(),
-                format!("has the name of {}; predict them into different folders", other.display()),
-            ));
+        let mut line = format!("{} predicted", counted(written, "image"));
+        if complete > 0 {
+            line += &format!(", {complete} complete before");
         }
-        named.push((file, name));
-    }
-    Ok(named)
-}
-
-/// A file's name without its ending, `.nii.gz` as a whole.
-fn stem(path: &Path) -> String {
-    let name = file_name(path);
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    match name.rfind('.') {
-        Some(at) if at > 0 => name[..at].to_owned(),
-        _ => name.to_owned(),
-    }
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().map_or_else(|| "image".into(), |name| name.to_string_lossy().into_owned())
-}
-
-fn unannotated(path: &Path, slice: usize, image: Image) -> Case {
-    let id = format!("{}/slice-{slice:03}", path.display());
-    Case { group: id.clone(), id, image, annotations: Vec::new(), truth: None }
-}
-
-/// A slice's hypotheses in few bytes.
-struct Predicted {
-    /// All of them, the most probable first.
-    all: Vec<PackedHypothesis>,
-    /// How many of them, from the first on, are written where no short list stands for all.
-    kept: usize,
-    /// The short list, where one was asked for.
-    short: Option<Vec<PackedHypothesis>>,
-    /// GED between all hypotheses and the short list.
-    loss: Option<f64>,
-    /// How many draws the probabilities were counted from; none where the model states them.
-    draws: Option<usize>,
-}
-
-struct PackedHypothesis {
-    mask: CompactMask,
-    probability: f32,
-    code: usize,
-}
-
-impl Predicted {
-    fn new(all: &Prediction, kept: &Prediction, loss: Option<f64>) -> Self {
-        let pack = |one: &Hypothesis| PackedHypothesis {
-            mask: CompactMask::new(&one.mask),
-            probability: one.probability,
-            code: one.code,
-        };
-        Self {
-            all: all.hypotheses.iter().map(pack).collect(),
-            kept: kept.len(),
-            short: loss.map(|_| kept.hypotheses.iter().map(pack).collect()),
-            loss,
-            draws: all.draws,
+        if failed > 0 {
+            line += &format!(", {failed} {}", if skip_bad { "skipped" } else { "failed" });
         }
-    }
-
-    /// What is written.
-    fn kept(&self) -> &[PackedHypothesis] {
-        self.short.as_deref().unwrap_or(&self.all[..self.kept])
-    }
-
-    /// What is kept, unpacked.
-    fn prediction(&self) -> Prediction {
-        let unpack = |one: &PackedHypothesis| Hypothesis {
-            mask: one.mask.mask(),
-            probability: one.probability,
-            code: one.code,
-        };
-        Prediction { hypotheses: self.kept().iter().map(unpack).collect(), draws: self.draws }
-    }
-
-    /// The mask of a rank; empty where the slice has fewer hypotheses.
-    fn mask_at(&self, rank: usize) -> Mask {
-        match self.kept().get(rank) {
-            Some(one) => one.mask.mask(),
-            None => {
-                let [width, height, classes] = self.all[0].mask.size();
-                Mask::empty(width, height, classes)
-            }
+        line += &format!(", in {}", out.display());
+        let seconds = began.elapsed().as_secs_f64();
+        if written > 1 {
+            line += &format!(" ({:.1} a second)", written as f64 / seconds);
         }
-    }
-
-    /// What `prediction.json` says of the slice.
-    fn json(&self, files: &[String]) -> Value {
-        let row = |(one, file): (&PackedHypothesis, &String)| {
-            let mask = one.mask.mask();
-            let areas: Vec<usize> = (0..mask.classes()).map(|class| mask.area(class)).collect();
-            json!({ "file": file, "probability": one.probability, "code": one.code, "areas": areas })
-        };
-        // A short list drops nothing: its probabilities are sums over all.
-        let dropped = if self.short.is_some() { &[] } else { &self.all[self.kept..] };
-        json!({
-            "draws": self.draws,
-            "hypotheses": self.kept().iter().zip(files).map(row).collect::<Vec<_>>(),
-            // A sum over nothing is -0, which looks odd.
-            "dropped_probability": 0.0 + dropped.iter().map(|one| f64::from(one.probability)).sum::<f64>(),
-            // GED between all hypotheses and those listed here; null where none stands for others.
-            "list_loss": self.loss,
-        })
+        say(&line)?;
+        if let Some(most) = losses.iter().copied().reduce(f64::max) {
+            let mean = losses.iter().sum::<f64>() / losses.len() as f64;
+            say(&format!(
+                "GED between the short lists and all hypotheses: {mean:.4} on average, at most {most:.4}"
+            ))?;
+        }
+        match failed {
+            0 => Ok(()),
+            _ if skip_bad => Ok(()),
+            _ => Err(Failure::BelowBound(format!(
+                "{}: {failed} of {} could not be predicted, as told above; repair them and go on with --resume",
+                out.display(),
+                counted(total, "image")
+            ))),
+        }
     }
 }
 
 fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_without_their_endings() {
-        for (file, name) in
-            [("a/scan.nii.gz", "scan"), ("b.1.png", "b.1"), (".hidden", ".hidden"), ("plain", "plain")]
-        {
-            assert_eq!(stem(Path::new(file)), name);
-        }
-    }
 }

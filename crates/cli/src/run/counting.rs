@@ -59,8 +59,9 @@ impl Counting {
     }
 
     fn line(&self, done: usize, elapsed: Duration) -> String {
-        let left = elapsed.as_secs_f64() / done.max(1) as f64 * (self.total - done) as f64;
-        format!("{done} of {} images {} · {} left", self.total, self.done, clock(left))
+        let each = elapsed.as_secs_f64() / done.max(1) as f64;
+        let (rate, left) = (1.0 / each.max(1e-9), clock(each * (self.total - done) as f64));
+        format!("{done} of {} images {} · {rate:.1} a second · {left} left", self.total, self.done)
     }
 }
 
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn a_line_says_how_far_and_how_long() {
         let line = Counting::new(400).line(100, Duration::from_secs(30));
-        assert_eq!(line, "100 of 400 images predicted · 1:30 min left");
+        assert_eq!(line, "100 of 400 images predicted · 3.3 a second · 1:30 min left");
     }
 
     #[test]

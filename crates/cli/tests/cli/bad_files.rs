@@ -214,7 +214,14 @@ fn a_bad_image_is_named_by_whoever_reads_it() {
     place
         .run(&["predict", "run", "few", "--skip-bad", "--out", "all"])
         .fails(2, &["skipped: few/a.png", "skipped: few/b.nii", "all of 2 images were skipped"]);
-    place.run(&["predict", "run", "few", "sound.png", "--out", "none"]).fails(2, &["few/a.png"]);
+    place
+        .run(&["predict", "run", "few", "--out", "none"])
+        .fails(2, &["failed: few/a.png", "failed: few/b.nii", "none of 2 images could be predicted"]);
+    place.run(&["predict", "run", "few", "sound.png", "--out", "one"]).fails(
+        1,
+        &["failed: few/a.png", "failed: few/b.nii", "2 of 3 images could not be predicted", "--resume"],
+    );
+    assert!(place.path("one/sound/prediction.json").is_file(), "a bad file must not lose the others");
     let said = place.run(&["predict", "run", "few", "sound.png", "--skip-bad", "--out", "some"]).succeeds();
     assert!(
         said.out.contains("1 image predicted, 2 skipped") && said.err.contains("few/b.nii"),
@@ -343,7 +350,7 @@ fn manifests_with_faults_name_their_lines() {
         ("gone.jsonl", sound.replace("a.png", "gone.png"), "gone.png"),
         ("pickle.jsonl", sound.replace("a.png", "object.npy"), "never executed"),
         ("twice.csv", "id,image,labels\nx,a.png,m.png\nx,m.png,m.png\n".into(), "x"),
-        ("column.csv", "id,image\nx,a.png\n".into(), "labels"),
+        ("column.csv", "id,image\nx,a.png\n".into(), "has no mask"),
         ("quote.csv", "id,image,labels\n\"x,a.png,m.png\n".into(), "line"),
     ] {
         place.write(name, text);

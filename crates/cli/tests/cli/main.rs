@@ -16,6 +16,8 @@ mod links;
 mod memory;
 mod models;
 mod names;
+mod prediction_maps;
+mod prediction_sets;
 mod recipes;
 mod shipped;
 mod terminal;

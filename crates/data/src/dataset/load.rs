@@ -21,6 +21,8 @@ pub fn read_slices(paths: &[PathBuf], limits: &Limits) -> Result<Vec<Image>> {
 pub struct Slices {
     paths: Vec<PathBuf>,
     channels: Vec<Samples>,
+    /// How many slices of its file a slice is made of.
+    joined: usize,
 }
 
 impl Slices {
@@ -35,20 +37,40 @@ impl Slices {
             finite(path, &samples)?;
             channels.push(samples);
         }
-        Self { paths: paths.to_vec(), channels }.with_few_channels()
+        Self { paths: paths.to_vec(), channels, joined: 1 }.with_few_channels()
+    }
+
+    /// The same for a model that takes so many channels: where the files' slices fit that as channels, and else
+    /// would not, they are such.
+    pub fn open_for(paths: &[PathBuf], wanted: usize, limits: &Limits) -> Result<Self> {
+        let slices = Self::open(paths, limits)?;
+        let joined: usize = slices.channels.iter().map(|one| one.size.channels * one.size.depth).sum();
+        match slices.channels() != wanted && joined == wanted {
+            true => slices.with_slices_joined().with_few_channels(),
+            false => Ok(slices),
+        }
     }
 
     /// The same of a source, whose slices become channels where [`depth`] takes them for such.
     pub(super) fn of(source: &Source, limits: &Limits) -> Result<Self> {
-        let mut slices = Self::open(&source.images, limits)?;
-        for samples in &mut slices.channels {
+        let slices = Self::open(&source.images, limits)?;
+        match source.depth {
+            1 => slices.with_slices_joined().with_few_channels(),
+            _ => Ok(slices),
+        }
+    }
+
+    /// Files of up to four slices as files of so many channels.
+    fn with_slices_joined(mut self) -> Self {
+        for samples in &mut self.channels {
             let (size, steps) = (&mut samples.size, &mut samples.steps);
-            if source.depth == 1 && size.channels == 1 && size.depth <= 4 {
+            if size.channels == 1 && size.depth <= 4 {
+                self.joined = size.depth;
                 std::mem::swap(&mut size.depth, &mut size.channels);
                 std::mem::swap(&mut steps.slice, &mut steps.channel);
             }
         }
-        slices.with_few_channels()
+        self
     }
 
     fn with_few_channels(self) -> Result<Self> {
@@ -77,7 +99,23 @@ impl Slices {
         Ok(image)
     }
 
-    fn channels(&self) -> usize {
+    /// Columns and rows.
+    pub fn size(&self) -> [usize; 2] {
+        self.channels.first().map_or([0, 0], |first| [first.size.width, first.size.height])
+    }
+
+    /// How many slices of its file a slice is made of: more than 1 where they are channels.
+    pub fn joined(&self) -> usize {
+        self.joined
+    }
+
+    /// Bytes of the samples in memory.
+    pub fn bytes(&self) -> u64 {
+        self.channels.iter().map(|samples| samples.bytes.len() as u64).sum()
+    }
+
+    /// Planes of each slice.
+    pub fn channels(&self) -> usize {
         self.channels.iter().map(|samples| samples.size.channels).sum()
     }
 

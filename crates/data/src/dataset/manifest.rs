@@ -124,7 +124,7 @@ fn csv_rows(path: &Path, text: &str) -> Result<Vec<ParsedRow>> {
             format!("has the unknown column '{unknown}'; use {}", COLUMNS.join(", ")),
         ));
     }
-    for needed in ["id", "image", "labels"] {
+    for needed in ["id", "image"] {
         if !header.iter().any(|name| name == needed) {
             return Err(Error::dataset(path, format!("lacks the column '{needed}'")));
         }

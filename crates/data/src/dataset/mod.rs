@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`Dataset`] | the cases of a folder or manifest, by their files |
 //! | [`Layout`] | how the files are arranged |
+//! | [`Images`] | the images of a data set alone, for `predict` |
 //! | [`inspect`] | every fault and the counts of a data set, for `validate` |
 //! | [`Loaded`] | its cases, in memory or in a cache on disk, as [`Holding`] says |
 //! | [`Packed`] | a file of cases, read one by one |
@@ -14,6 +15,7 @@ mod case_folders;
 mod group;
 mod hold;
 mod image_folders;
+mod images;
 mod inspect;
 mod layout;
 mod lidc;
@@ -39,6 +41,7 @@ use crate::import::{Limits, MaskRule};
 use crate::{Case, Error, Result};
 pub use group::GroupBy;
 pub use hold::{Cache, Holding, Listener, Loaded, Told};
+pub use images::Images;
 pub use inspect::{Inspection, inspect, inspect_showing};
 pub use layout::Layout;
 pub use load::{Slices, read_slices};

@@ -278,7 +278,8 @@ fn manifest_faults_name_their_line() {
     }
     for (text, cause) in [
         ("id,image,labels,patient\n", "unknown column 'patient'"),
-        ("id,image\n", "lacks the column 'labels'"),
+        ("id,labels\n", "lacks the column 'image'"),
+        ("id,image\na,pics/a.png\n", "pics/a.png has no mask"),
         ("id,image,labels\n", "no rows"),
         ("id,image,labels,weight\na,pics/a.png,m/a1.png,much\n", "line 2: the weight 'much' is no number"),
         ("id,image,labels\na,pics/a.png,m/a1.png,extra\n", "not valid CSV"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Header, Kind, Packing, Start, Text, beside, extent, geometry, numbers};
+use super::{Element, Header, Kind, Packing, Start, Text, beside, extent, geometry, numbers};
 use crate::import::Size;
 use crate::import::sample::Sample;
 use crate::{Error, Result};
@@ -135,8 +135,8 @@ pub(super) fn parse(path: &Path) -> Result<Header> {
     })
 }
 
-/// The header of 8-bit labels in the place of another image.
-pub(super) fn label_header(like: &Header, packed_bytes: usize) -> String {
+/// The header of labels or values in the place of another image.
+pub(super) fn header(like: &Header, element: Element, packed_bytes: usize) -> String {
     let mut lines = vec!["ObjectType = Image".to_owned()];
     lines.extend(like.place.iter().cloned());
     lines.push("BinaryData = True".into());
@@ -145,7 +145,8 @@ pub(super) fn label_header(like: &Header, packed_bytes: usize) -> String {
         lines.push("CompressedData = True".into());
         lines.push(format!("CompressedDataSize = {packed_bytes}"));
     }
-    lines.push("ElementType = MET_UCHAR".into());
+    let kind = if element == Element::Label { "MET_UCHAR" } else { "MET_FLOAT" };
+    lines.push(format!("ElementType = {kind}"));
     lines.push(format!("{LAST} = LOCAL\n"));
     lines.join("\n")
 }

@@ -288,22 +288,40 @@ pub(super) fn read(path: &Path, kind: Kind, limits: &Limits) -> Result<Samples> 
 /// header and samples together, packed where those of `like` are. One mask per slice, in their order.
 pub(crate) fn write_masks(path: &Path, like: &Header, slices: &[Mask]) -> Result<()> {
     super::one_mask_per_slice(path, like.size, slices)?;
-    let labels: Vec<u8> = slices.iter().flat_map(Mask::labels).collect();
+    write(path, like, Element::Label, slices.iter().flat_map(Mask::labels).collect())
+}
+
+/// Writes a map of f32 in the same way.
+pub(crate) fn write_map(path: &Path, like: &Header, slice: &dyn Fn(usize) -> Vec<f32>) -> Result<()> {
+    let values = (0..like.depth()).flat_map(slice);
+    write(path, like, Element::Value, values.flat_map(f32::to_le_bytes).collect())
+}
+
+/// What is written for a voxel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Element {
+    /// A label in 8 bits.
+    Label,
+    /// An f32, little-endian.
+    Value,
+}
+
+fn write(path: &Path, like: &Header, element: Element, bytes: Vec<u8>) -> Result<()> {
     let packed = match like.packing {
-        Packing::Raw => Ok(labels),
+        Packing::Raw => Ok(bytes),
         Packing::Zlib => {
             let mut out = ZlibEncoder::new(Vec::new(), Compression::default());
-            out.write_all(&labels).and_then(|()| out.finish())
+            out.write_all(&bytes).and_then(|()| out.finish())
         }
         Packing::Gzip => {
             let mut out = GzEncoder::new(Vec::new(), Compression::default());
-            out.write_all(&labels).and_then(|()| out.finish())
+            out.write_all(&bytes).and_then(|()| out.finish())
         }
     };
     let packed = packed.map_err(|e| Error::io(path, e))?;
     let head = match like.kind {
-        Kind::MetaImage => metaimage::label_header(like, packed.len()),
-        Kind::Nrrd => nrrd::label_header(like),
+        Kind::MetaImage => metaimage::header(like, element, packed.len()),
+        Kind::Nrrd => nrrd::header(like, element),
     };
     files::replace(path, |file| file.write_all(head.as_bytes()).and_then(|()| file.write_all(&packed)))
 }

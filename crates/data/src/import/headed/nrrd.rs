@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Header, Kind, Packing, Start, Text, beside, extent, geometry, numbers};
+use super::{Element, Header, Kind, Packing, Start, Text, beside, extent, geometry, numbers};
 use crate::import::Size;
 use crate::import::sample::Sample;
 use crate::{Error, Result};
@@ -197,10 +197,11 @@ fn vectors(path: &Path, key: &str, text: &str) -> Result<Vec<Option<[f64; 3]>>> 
     Ok(found)
 }
 
-/// The header of 8-bit labels in the place of another image.
-pub(super) fn label_header(like: &Header) -> String {
+/// The header of labels or values in the place of another image.
+pub(super) fn header(like: &Header, element: Element) -> String {
     let encoding = if like.packing == Packing::Raw { "raw" } else { "gzip" };
-    let mut lines = vec!["NRRD0004".to_owned(), "type: uint8".to_owned()];
+    let kind = if element == Element::Label { "type: uint8" } else { "type: float\nendian: little" };
+    let mut lines = vec!["NRRD0004".to_owned(), kind.to_owned()];
     lines.extend(like.place.iter().cloned());
     lines.push(format!("encoding: {encoding}\n\n"));
     lines.join("\n")

@@ -162,8 +162,8 @@ impl Header {
         Ok(Self { raw, big_endian, size, sample, first_voxel: offset as u64, scale, geometry })
     }
 
-    /// The same geometry around 8-bit labels.
-    pub(super) fn for_labels(&self) -> [u8; FIRST_VOXEL] {
+    /// The same geometry around other samples: NIfTI's number for their type, and their bits.
+    pub(super) fn around(&self, datatype: i16, bits: i16) -> [u8; FIRST_VOXEL] {
         let mut bytes = [0; FIRST_VOXEL];
         bytes[..HEADER_BYTES].copy_from_slice(&self.raw);
         let mut put = |at: usize, little: &[u8]| {
@@ -174,8 +174,8 @@ impl Header {
             }
         };
         put(68, &0i16.to_le_bytes()); // no statistical intent
-        put(70, &2i16.to_le_bytes()); // unsigned 8-bit
-        put(72, &8i16.to_le_bytes());
+        put(70, &datatype.to_le_bytes());
+        put(72, &bits.to_le_bytes());
         put(108, &(FIRST_VOXEL as f32).to_le_bytes());
         put(112, &1f32.to_le_bytes());
         put(116, &0f32.to_le_bytes());

@@ -91,16 +91,30 @@ pub(super) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
 /// geometry of `like`, gzipped where the name ends in `.gz`. One mask per slice, in their order.
 pub fn write_masks(path: &Path, like: &Header, slices: &[Mask]) -> Result<()> {
     super::one_mask_per_slice(path, like.size, slices)?;
-    let write = |out: &mut dyn Write| {
-        out.write_all(&like.for_labels())?;
+    write(path, |out| {
+        out.write_all(&like.around(2, 8))?;
         slices.iter().try_for_each(|mask| out.write_all(&mask.labels()))
-    };
+    })
+}
+
+/// Writes a map of f32 in the geometry of `like`, slice by slice.
+pub(crate) fn write_map(path: &Path, like: &Header, slice: &dyn Fn(usize) -> Vec<f32>) -> Result<()> {
+    let bytes = |value: f32| if like.big_endian { value.to_be_bytes() } else { value.to_le_bytes() };
+    write(path, |out| {
+        out.write_all(&like.around(16, 32))?;
+        (0..like.depth())
+            .try_for_each(|z| out.write_all(&slice(z).into_iter().flat_map(bytes).collect::<Vec<u8>>()))
+    })
+}
+
+/// Writes a file, gzipped where its name ends in `.gz`.
+fn write(path: &Path, content: impl Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(files::create(path)?);
     let written = if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz")) {
         let mut packed = GzEncoder::new(&mut out, Compression::default());
-        write(&mut packed).and_then(|()| packed.finish().map(|_| ()))
+        content(&mut packed).and_then(|()| packed.finish().map(|_| ()))
     } else {
-        write(&mut out)
+        content(&mut out)
     };
     written.and_then(|()| out.flush()).map_err(|e| Error::io(path, e))
 }

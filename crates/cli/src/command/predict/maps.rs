@@ -1,0 +1,94 @@
+//! Maps of an image in its own format: how probable each class is at a pixel, and how much hypotheses disagree there.
+
+use std::path::{Path, PathBuf};
+
+use multivalued_data::export::write_map_like;
+use multivalued_data::import::Limits;
+
+use super::predicted::Predicted;
+use crate::exit::Outcome;
+
+/// The files of an image's maps.
+pub struct Maps {
+    /// The mean probability of each class.
+    pub means: Vec<PathBuf>,
+    pub entropy: PathBuf,
+}
+
+/// Writes `mean-1`, `mean-2` and so on, and `entropy`, like the image `source`. A slice of which `joined` slices of
+/// the file are channels is written for each of them.
+pub fn write(
+    source: &Path,
+    folder: &Path,
+    slices: &[Predicted],
+    joined: usize,
+    limits: &Limits,
+) -> Outcome<Maps> {
+    let [width, height, classes] = slices[0].all[0].mask.size();
+    let map = |name: String, of: &dyn Fn(&Predicted) -> Vec<f32>| {
+        let slice = |z: usize| of(&slices[z / joined]);
+        write_map_like(source, &folder.join(name), [width, height], &slice, limits)
+    };
+    let mean =
+        |class: usize| map(format!("mean-{}", class + 1), &|slice| shares(slice).swap_remove(class + 1));
+    let means = (0..classes).map(mean).collect::<Result<_, _>>()?;
+    Ok(Maps { means, entropy: map("entropy".into(), &entropy)? })
+}
+
+/// The probability of each label at each pixel, the background first.
+fn shares(slice: &Predicted) -> Vec<Vec<f32>> {
+    let [width, height, classes] = slice.all[0].mask.size();
+    let total: f32 = slice.all.iter().map(|one| one.probability).sum();
+    let mut shares = vec![vec![0.0; width * height]; classes + 1];
+    for one in &slice.all {
+        let share = one.probability / total;
+        let labels = one.mask.mask().labels();
+        labels.iter().enumerate().for_each(|(at, label)| shares[usize::from(*label)][at] += share);
+    }
+    // Sums of shares may exceed 1 by rounding.
+    shares.iter_mut().flatten().for_each(|share| *share = share.clamp(0.0, 1.0));
+    shares
+}
+
+/// The entropy of the label at each pixel as a share of its largest value: 0 where all agree, 1 where all labels
+/// are as probable. Of one class it is in bits.
+fn entropy(slice: &Predicted) -> Vec<f32> {
+    let shares = shares(slice);
+    let most = (shares.len() as f32).log2();
+    let at = |pixel: usize| {
+        let terms = shares.iter().map(|label| label[pixel]).filter(|share| *share > 0.0);
+        let bits: f32 = terms.map(|share| -share * share.log2()).sum();
+        (bits / most).clamp(0.0, 1.0)
+    };
+    (0..shares[0].len()).map(at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use multivalued_data::{Hypothesis, Mask, Prediction};
+
+    use super::*;
+
+    #[test]
+    fn pixels_have_the_probability_of_their_labels_and_its_entropy() {
+        let hypothesis = |width: usize, probability| Hypothesis {
+            mask: Mask::from_fn(3, 1, |x, _| x < width),
+            probability,
+            code: 0,
+        };
+        let all = Prediction::stated(vec![hypothesis(1, 0.5), hypothesis(2, 0.25), hypothesis(0, 0.25)]);
+        let slice = Predicted::new(&all, &all, None);
+        assert_eq!(shares(&slice), [[0.25, 0.75, 1.0], [0.75, 0.25, 0.0]]);
+        let found = entropy(&slice);
+        assert!((found[0] - 0.811_278).abs() < 1e-5 && (found[1] - found[0]).abs() < 1e-6, "{found:?}");
+        assert_eq!(found[2], 0.0);
+        let mut two = Mask::empty(1, 1, 2);
+        let none = Mask::empty(1, 1, 2);
+        let mut one = none.clone();
+        two.set(1, 0, 0, true);
+        one.set(0, 0, 0, true);
+        let equal = [none, one, two].map(|mask| Hypothesis { mask, probability: 1.0 / 3.0, code: 0 });
+        let all = Prediction::stated(equal.to_vec());
+        assert!((entropy(&Predicted::new(&all, &all, None))[0] - 1.0).abs() < 1e-5);
+    }
+}
