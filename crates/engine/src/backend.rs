@@ -131,7 +131,8 @@ pub(crate) trait Views {
     fn mean_of_views(&self, outputs: &Tensor, ways: &WaysBack, before: Option<Tensor>) -> Tensor;
     /// The masks of logits, [masks, classes, parts]: sixteen pixels in a value, as a whole number whose lowest bit is
     /// the first pixel; parts of whole words of 64 pixels. And one value that is not zero where a logit is not finite.
-    fn pack_masks(&self, logits: &Tensor) -> [Tensor; 2];
+    /// `with_pixels`: of a mask that would be empty, the pixels near its highest logit.
+    fn pack_masks(&self, logits: &Tensor, with_pixels: bool) -> [Tensor; 2];
 }
 
 /// Normalisation.

@@ -92,10 +92,23 @@ impl Tensor {
     /// # Shapes
     /// [masks, height, width, channels]
     pub fn pack_masks(&self) -> PackedMasks {
+        self.pack(false)
+    }
+
+    /// The same of masks that have a pixel by what is known of them. One that would be empty takes the pixels whose
+    /// logits (less those of the first of several channels) are within [`NEAR_HIGHEST`] of its highest.
+    pub fn pack_masks_with_pixels(&self) -> PackedMasks {
+        self.pack(true)
+    }
+
+    fn pack(&self, with_pixels: bool) -> PackedMasks {
         self.shape().image("masks");
-        PackedMasks(self.backend().pack_masks(self))
+        PackedMasks(self.backend().pack_masks(self, with_pixels))
     }
 }
+
+/// How far below the highest logit the pixels of a mask may lie that would have none: e times its odds.
+pub(crate) const NEAR_HIGHEST: f32 = 1.0;
 
 /// Masks of logits on their device: a bit for each pixel and class, which is what travels.
 pub struct PackedMasks([Tensor; 2]);
@@ -206,5 +219,18 @@ mod tests {
             let found = PackedMasks::words(&[packed([1, 2, 2, 3], &logits), packed([2, 7, 10, 1], &signs)]);
             assert_eq!(found, None);
         }
+    }
+    #[test]
+    fn masks_with_pixels_take_those_near_the_highest_logit() {
+        let device = Device::cpu();
+        let pack = |shape: [usize; 4], logits: &[f32]| {
+            Tensor::from_slice(&device, shape, logits).pack_masks_with_pixels()
+        };
+        // One that has a pixel stays as it is; of the other, the pixels within 1 of −3.
+        let one = pack([2, 1, 4, 1], &[-0.5, 0.25, -0.1, -9.0, -3.5, -3.0, -4.5, -9.0]);
+        // The second class is nearest at the second pixel, by −1; at the first pixel the first class is, by −1.5.
+        let two = pack([1, 1, 3, 3], &[2.0, 0.5, -4.0, 3.0, 1.0, 2.0, 5.0, 0.0, 0.0]);
+        assert_eq!(PackedMasks::words(&[one, two]).unwrap(), [vec![0b0010, 0b0011], vec![0b001, 0b010]]);
+        assert_eq!(PackedMasks::words(&[pack([1, 1, 2, 1], &[f32::NAN, -1.0])]), None);
     }
 }

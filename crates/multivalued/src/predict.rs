@@ -311,7 +311,12 @@ fn predict_in_turns(
             } else {
                 whose.push((part.images.clone(), *turn));
                 let mean = Var::constant(mean);
-                packed.push(mean.tensor().pack_masks());
+                // Where a head of its own says how probable the empty mask is, the codes say what there is if there
+                // is anything: an empty mask of theirs would count the same chance twice.
+                packed.push(match model.recipe.empty_head {
+                    true => mean.tensor().pack_masks_with_pixels(),
+                    false => mean.tensor().pack_masks(),
+                });
                 packed.extend(moved.iter().map(|&by| mean.add_scalar(by).into_tensor().pack_masks()));
             }
         }
@@ -518,16 +523,21 @@ mod tests {
         let of_nothing = |said: &Prediction| -> f32 {
             said.hypotheses.iter().filter(|one| one.mask.is_empty()).map(|one| one.probability).sum()
         };
-        // Codes say nothing, too, with some probability r: 1 − p = (1 − r) (1 − p∅).
         let bias = network.parameters().find("empty.output.bias").unwrap();
-        let [alone, zero, three] = [-50.0, 0.0, 3.0].map(|value| {
-            network.parameters_mut().modify(bias, |bias| bias.fill(value));
-            let said = predict(&network);
-            assert!((said.hypotheses.iter().map(|one| one.probability).sum::<f32>() - 1.0).abs() < 1e-5);
-            1.0 - of_nothing(&said)
-        });
-        let logit = |something: f32| (alone / something - 1.0).ln();
-        assert!((logit(three) - logit(zero) - 3.0).abs() < 1e-3, "{alone} {zero} {three}");
+        let output = network.parameters().find("generator.output.bias").unwrap();
+        // What the head says holds even where no logit of any code is above zero.
+        for below in [0.0, -30.0] {
+            network.parameters_mut().modify(output, |bias| bias.fill(below));
+            let [alone, zero, three] = [-50.0, 0.0, 3.0].map(|value| {
+                network.parameters_mut().modify(bias, |bias| bias.fill(value));
+                let said = predict(&network);
+                assert!((said.hypotheses.iter().map(|one| one.probability).sum::<f32>() - 1.0).abs() < 1e-5);
+                1.0 - of_nothing(&said)
+            });
+            assert!((alone - 1.0).abs() < 1e-5, "no code shows nothing: {alone}");
+            let logit = |something: f32| (1.0 / something - 1.0).ln();
+            assert!((logit(three) - logit(zero) - 3.0).abs() < 1e-3, "{zero} {three}");
+        }
     }
 
     /// Two images of nothing in particular.

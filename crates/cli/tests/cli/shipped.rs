@@ -72,8 +72,8 @@ fn the_lidc_model_keeps_its_scores_on_patients_it_never_saw() {
     if !place.unpack("lidc-test", &patients) {
         return;
     }
-    // Measured: 0.194 on these 142 slices.
-    place.scores_keep("lidc", "lidc-test", &["ged_exact<=0.25"]);
+    // Measured: 0.170 on these 142 slices.
+    place.scores_keep("lidc", "lidc-test", &["ged_exact<=0.21"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::device::Cpu;
 use super::elementwise::for_each_row;
 use crate::backend::{Memory, Views};
 use crate::tensor::Tensor;
-use crate::views::{PACKED, Placement, WORD, WaysBack};
+use crate::views::{NEAR_HIGHEST, PACKED, Placement, WORD, WaysBack};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An image [height, width, channels].
@@ -128,7 +128,7 @@ impl Views for Cpu {
         mean
     }
 
-    fn pack_masks(&self, logits: &Tensor) -> [Tensor; 2] {
+    fn pack_masks(&self, logits: &Tensor, with_pixels: bool) -> [Tensor; 2] {
         let [masks, height, width, channels] = logits.shape().image("masks");
         let (pixels, classes) = (height * width, (channels - 1).max(1));
         let parts = pixels.div_ceil(WORD) * (WORD / PACKED);
@@ -140,30 +140,54 @@ impl Views for Cpu {
                 classes * parts,
                 #[inline(always)]
                 |mask, out| {
-                    out.fill(0.0);
                     let logits = &values[mask * pixels * channels..][..pixels * channels];
-                    let mut finite = true;
-                    for (part, logits) in logits.chunks(PACKED * channels).enumerate() {
-                        finite &= logits.iter().fold(true, |finite, logit| finite & logit.is_finite());
-                        if channels == 1 {
-                            let bit = |(at, logit): (usize, &f32)| u16::from(*logit > 0.0) << at;
-                            let bits = logits.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit);
-                            out[part] = f32::from(bits);
-                            continue;
-                        }
-                        for (at, logits) in logits.chunks_exact(channels).enumerate() {
-                            let larger = |best: usize, c| if logits[c] > logits[best] { c } else { best };
-                            if let Some(class) = (0..channels).fold(0, larger).checked_sub(1) {
-                                out[class * parts + part] += f32::from(1u16 << at);
-                            }
-                        }
-                    }
-                    if !finite {
+                    if !pack(logits, channels, 0.0, out) {
                         fault.store(true, Ordering::Relaxed);
+                    } else if with_pixels && out.iter().all(|&part| part == 0.0) {
+                        pack(logits, channels, NEAR_HIGHEST - highest(logits, channels), out);
                     }
                 },
             );
         });
         [packed, self.full([1].into(), f32::from(u8::from(fault.into_inner())))]
     }
+}
+
+/// The mask of an image's logits, sixteen pixels of a class as a whole number; `raised` is added to the logits of
+/// classes. Whether the logits are finite.
+#[inline(always)]
+fn pack(logits: &[f32], channels: usize, raised: f32, out: &mut [f32]) -> bool {
+    out.fill(0.0);
+    let parts = out.len() / (channels - 1).max(1);
+    let mut finite = true;
+    for (part, logits) in logits.chunks(PACKED * channels).enumerate() {
+        finite &= logits.iter().fold(true, |finite, logit| finite & logit.is_finite());
+        if channels == 1 {
+            let bit = |(at, logit): (usize, &f32)| u16::from(*logit + raised > 0.0) << at;
+            out[part] = f32::from(logits.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit));
+            continue;
+        }
+        for (at, logits) in logits.chunks_exact(channels).enumerate() {
+            let best = largest_class(logits);
+            if logits[best] + raised > logits[0] {
+                out[(best - 1) * parts + part] += f32::from(1u16 << at);
+            }
+        }
+    }
+    finite
+}
+
+/// The class of a pixel's largest logit, the earlier one of equals; channel 0 is no class.
+#[inline(always)]
+fn largest_class(logits: &[f32]) -> usize {
+    (2..logits.len()).fold(1, |best, class| if logits[class] > logits[best] { class } else { best })
+}
+
+/// The highest logit of a class, less that of no class, which is 0 where there is one channel alone.
+fn highest(logits: &[f32], channels: usize) -> f32 {
+    let of_pixel = |logits: &[f32]| match logits {
+        [only] => *only,
+        _ => logits[largest_class(logits)] - logits[0],
+    };
+    logits.chunks_exact(channels).map(of_pixel).fold(f32::MIN, f32::max)
 }

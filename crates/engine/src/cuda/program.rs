@@ -125,7 +125,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
             &[PRELUDE, include_str!("kernels/images.cu")],
             vec![
                 plain(&["gather_images<float>", "gather_images<unsigned char>", "adjust_images", "widen"]),
-                plain(&["mean_of_views", "pack_masks"]),
+                plain(&["mean_of_views", "raise_masks", "pack_masks"]),
             ],
         ),
         source(

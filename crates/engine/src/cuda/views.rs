@@ -6,7 +6,7 @@ use super::{Arg, Buffer, Cuda, Grid};
 use crate::backend::{Element, Memory, Views};
 use crate::cuda::Pick;
 use crate::tensor::Tensor;
-use crate::views::{PACKED, Placement, WORD, WaysBack};
+use crate::views::{NEAR_HIGHEST, PACKED, Placement, WORD, WaysBack};
 
 impl Views for Cuda {
     fn move_images(&self, x: &Tensor, placements: &[Placement]) -> Tensor {
@@ -49,17 +49,24 @@ impl Views for Cuda {
         mean
     }
 
-    fn pack_masks(&self, logits: &Tensor) -> [Tensor; 2] {
+    fn pack_masks(&self, logits: &Tensor, with_pixels: bool) -> [Tensor; 2] {
         let logits = self.cast(logits.clone(), Element::F32);
         let [masks, height, width, channels] = logits.shape().image("masks");
         let (pixels, classes) = (height * width, (channels - 1).max(1));
         let words = pixels.div_ceil(WORD);
         let packed = self.floats([masks, classes, words * (WORD / PACKED)]);
         let fault = self.full([1].into(), 0.0);
+        // What is added to the logits of each mask's classes.
+        let raised = self.full([masks].into(), 0.0);
+        if with_pixels {
+            let mut args = vec![arg(&logits), arg(&raised), Arg::count(pixels), Arg::size(channels)];
+            args.push(Arg::Float(NEAR_HIGHEST));
+            self.launch("raise_masks", Grid::blocks(masks, 1, 1), &args);
+        }
         // A warp packs 32 neighbours.
         let runs = words * (WORD / 32);
-        let mut args = vec![arg(&logits), arg(&packed), arg(&fault), Arg::count(masks), Arg::count(runs)];
-        args.extend([Arg::count(pixels), Arg::size(channels)]);
+        let mut args = vec![arg(&logits), arg(&raised), arg(&packed), arg(&fault)];
+        args.extend([Arg::count(masks), Arg::count(runs), Arg::count(pixels), Arg::size(channels)]);
         self.launch("pack_masks", Grid::over(masks * runs * 32), &args);
         [packed, fault]
     }

@@ -108,6 +108,19 @@ fn masks_are_packed_as_on_the_cpu() {
             let expected = packed(&Device::cpu(), &values);
             assert!(expected.is_some());
             assert_eq!(packed(device, &values), expected, "{precision:?} {shape:?}");
+            // Every other mask would be empty: its classes are far below no class.
+            let each = values.len() / shape[0];
+            let mut low = values.clone();
+            for (at, value) in low.iter_mut().enumerate().filter(|(at, _)| at / each % 2 == 0) {
+                *value -= if shape[3] == 1 || at % shape[3] > 0 { 20.0 } else { 0.0 };
+            }
+            let shown = |device: &Device| {
+                PackedMasks::words(&[Tensor::from_slice(device, shape, &low).pack_masks_with_pixels()])
+                    .unwrap()
+            };
+            let words = shown(&Device::cpu());
+            assert!(words[0].chunks(words[0].len() / shape[0]).all(|mask| mask.iter().any(|&word| word > 0)));
+            assert_eq!(shown(device), words, "{precision:?} {shape:?}");
             for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 let last = values.len() - 1;
                 values[last] = bad;

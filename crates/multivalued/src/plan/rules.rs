@@ -240,10 +240,7 @@ pub(super) fn smaller(recipe: &Recipe) -> Vec<(Vec<usize>, usize)> {
 /// How annotations find their codes, and what is minimised.
 pub(super) fn codes(plan: &mut Plan, found: &Fingerprint, gpu: bool) {
     let Disagreement { thickness, repeated_share, .. } = found.disagreement;
-    // Where images have different numbers of annotations, some answers are missing from some of them, and what is
-    // left need not be different: sharing codes was better there (docs/results.md).
     let different = found.annotations.median >= 2.0
-        && found.annotations.is_constant()
         && found.disputed_share > 0.5
         && found.empty_share < 0.05
         && repeated_share < 0.05
@@ -287,10 +284,7 @@ pub(super) fn codes(plan: &mut Plan, found: &Fingerprint, gpu: bool) {
         recipe.loss.energy_from = 0.15;
         recipe.loss.cross_entropy = 0.1;
         recipe.loss.probability_gradient = 0.1;
-        let why = match found.annotations.is_constant() {
-            true => "annotations are readers' draws, and similar ones may share a code",
-            false => "images have different numbers of annotations, so that similar ones may share a code",
-        };
+        let why = "annotations are readers' draws, and similar ones may share a code";
         plan.because("assignment.distinct", readers(why));
         plan.because(
             "assignment.active_codes",
@@ -320,7 +314,7 @@ mod tests {
     #[test]
     fn different_answers_are_told_apart_before_the_energy_score_leads() {
         for (task, different) in
-            [("raters", false), ("shapes", true), ("shapes-varying", false), ("shapes-unbalanced", true)]
+            [("raters", false), ("shapes", true), ("shapes-varying", true), ("shapes-unbalanced", true)]
         {
             let found = fingerprint(task, 64, 120);
             let plan = Plan::new(&found, 100, 20, false);

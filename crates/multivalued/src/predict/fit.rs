@@ -10,8 +10,9 @@ use multivalued_data::{Case, CaseList};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Spreads that are tried, in logits, the narrowest first.
-const SPREADS: [f32; 5] = [0.5, 1.0, 2.0, 3.0, 4.0];
+/// Spreads that are tried, in logits, the narrowest first. On LIDC a wider one no longer lowers the GED of all validation
+/// cases, though it may that of a few, and takes from the matched IoU.
+const SPREADS: [f32; 3] = [0.5, 1.0, 2.0];
 /// Cases that they are tried on: each case is compared with itself, so that few are enough.
 const CASES_FOR_SPREAD: usize = 64;
 /// Groups (patients) without which a spread would be fitted to chance.

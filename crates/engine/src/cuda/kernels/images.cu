@@ -89,10 +89,30 @@ __global__ void mean_of_views(const float* outputs, const Placement* back, const
     }
 }
 
+// What is added to the logits of a mask's classes so that it has pixels: nothing where it has some, else so much that
+// those within `near` of its highest logit are above that of no class (0 where there is one channel alone).
+__global__ void raise_masks(const float* logits, float* raised, i64 pixels, int channels, float near) {
+    __shared__ float of_warps[32];
+    float highest = -3.402823466e38f;
+    for (i64 pixel = threadIdx.x; pixel < pixels; pixel += blockDim.x) {
+        const float* at = logits + (blockIdx.x * pixels + pixel) * channels;
+        float largest = at[channels > 1];
+        for (int c = 2; c < channels; c++) largest = fmaxf(largest, at[c]);
+        highest = fmaxf(highest, channels > 1 ? largest - at[0] : largest);
+    }
+    highest = warp_max(highest);
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = highest;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int warp = 1; warp < blockDim.x / 32; warp++) highest = fmaxf(highest, of_warps[warp]);
+        raised[blockIdx.x] = highest > 0.0f ? 0.0f : near - highest;
+    }
+}
+
 // Sixteen pixels of a class as a whole number. A warp takes a run of 32 pixels of one mask; runs past the last pixel
 // fill the mask's last word. `fault` becomes 1 where a logit is not finite.
-__global__ void pack_masks(const float* logits, float* packed, float* fault, i64 masks, i64 runs, i64 pixels,
-                           int channels) {
+__global__ void pack_masks(const float* logits, const float* raised, float* packed, float* fault, i64 masks, i64 runs,
+                           i64 pixels, int channels) {
     int lane = threadIdx.x % 32, classes = max(channels - 1, 1);
     i64 warp = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32, warps = (i64)gridDim.x * blockDim.x / 32;
     for (i64 unit = warp; unit < masks * runs; unit += warps) {
@@ -101,13 +121,14 @@ __global__ void pack_masks(const float* logits, float* packed, float* fault, i64
         bool finite = true;
         if (pixel < pixels) {
             const float* at = logits + (mask * pixels + pixel) * channels;
-            float largest = at[0];
-            finite = fabsf(largest) <= 3.402823466e38f;
-            if (channels == 1) best = largest > 0.0f ? 1 : 0;
+            finite = fabsf(at[0]) <= 3.402823466e38f;
+            int class_ = channels > 1;
             for (int c = 1; c < channels; c++) {
                 finite = finite && fabsf(at[c]) <= 3.402823466e38f;
-                if (at[c] > largest) largest = at[c], best = c;
+                if (at[c] > at[class_]) class_ = c;
             }
+            float none = channels > 1 ? at[0] : 0.0f;
+            if (at[class_] + raised[mask] > none) best = max(class_, 1);
         }
         if (!finite) *fault = 1.0f; // Whoever writes it writes the same.
         for (int class_ = 0; class_ < classes; class_++) {
