@@ -151,13 +151,14 @@ fn main() {
         CASES.iter().filter(|case| arguments.is_empty() || arguments.iter().any(|name| name == case.name))
     {
         let peak = Device::cpu().peak_gflops();
-        let mut ours = Side::start(Command::new(&itself).args(["--serve", case.name]));
+        let mut ours = Side::start(Command::new(&itself).args(["--serve", case.name])).warmed_up();
         let channels = case.channels.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let mut torch = ["channels-last", "nchw"].map(|layout| {
             let (batch, size) = (case.batch.to_string(), case.size.to_string());
             let norm = if case.group_norm { "group-norm" } else { "no-norm" };
             let kind = if case.train { "train" } else { "predict" };
             Side::start(Command::new(&python).args([peer, kind, &channels, &batch, &size, norm, layout]))
+                .warmed_up()
         });
         for _ in 0..TURNS {
             ours.run(RUNS);

@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 /// Turns each side takes, and timed runs in a turn.
 pub const TURNS: usize = 4;
 pub const RUNS: usize = 3;
+/// Runs before those that are timed.
+const WARM_UP: usize = 2;
 
 /// The Python that has PyTorch.
 pub fn python() -> String {
@@ -26,19 +28,34 @@ pub struct Side {
 }
 
 impl Side {
+    /// Starts it, and has it warm up meanwhile; several sides may do so at once.
     pub fn start(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the side's process starts");
         let input = child.stdin.take().expect("piped");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let mut side = Self { child, input, output, times: Vec::new() };
-        side.run(2); // warm-up, not counted
-        side.times.clear();
+        side.ask(WARM_UP);
         side
     }
 
+    /// Waits until it has warmed up, which is not counted.
+    pub fn warmed_up(mut self) -> Self {
+        self.listen();
+        self.times.clear();
+        self
+    }
+
     pub fn run(&mut self, runs: usize) {
+        self.ask(runs);
+        self.listen();
+    }
+
+    fn ask(&mut self, runs: usize) {
         writeln!(self.input, "{runs}").expect("the side listens");
+    }
+
+    fn listen(&mut self) {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("the side answers");
         let times: Vec<f64> = serde_json::from_str(&line).expect("times in seconds");

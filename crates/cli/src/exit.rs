@@ -171,6 +171,7 @@ impl From<DeviceError> for Failure {
             DeviceError::OutOfMemory { .. } | DeviceError::OutOfMachineMemory { .. } => {
                 Self::Memory(error.to_string())
             }
+            DeviceError::TooLarge { .. } => Self::User(error.to_string()),
             other => Self::NoDevice(other.to_string()),
         }
     }

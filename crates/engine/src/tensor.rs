@@ -31,7 +31,13 @@ impl Device {
 
     /// An NVIDIA GPU by its number. Opening one compiles the kernels, which takes seconds.
     pub fn cuda(number: usize, precision: Precision) -> Result<Self, DeviceError> {
-        Cuda::open(number, precision).map(Self::Cuda)
+        Cuda::open(number, precision, None).map(Self::Cuda)
+    }
+
+    /// As [`cuda`](Self::cuda), as if the GPU gave a block no more shared memory than so many bytes, as others do.
+    #[doc(hidden)]
+    pub fn cuda_limited(number: usize, precision: Precision, shared: usize) -> Result<Self, DeviceError> {
+        Cuda::open(number, precision, Some(shared)).map(Self::Cuda)
     }
 
     /// Its kernels.
@@ -134,6 +140,13 @@ impl Tensor {
 
     /// Its buffer on a GPU, to be changed; copied first where it is shared.
     pub(crate) fn gpu_mut(&mut self) -> &cuda::Buffer {
+        let unique = self.gpu_unshared();
+        unique.forget_casts();
+        unique
+    }
+
+    /// As [`gpu_mut`](Self::gpu_mut), for those who change its casts, too.
+    pub(crate) fn gpu_unshared(&mut self) -> &mut cuda::Buffer {
         let Storage::Cuda(buffer) = &mut self.storage else { panic!("a tensor on the GPU is needed here") };
         if Arc::get_mut(buffer).is_none() {
             let copy = cuda::Buffer::new(buffer.cuda(), buffer.len(), buffer.element());
@@ -141,9 +154,7 @@ impl Tensor {
             buffer.cuda().copy(buffer.pointer(), copy.pointer(), bytes);
             *buffer = Arc::new(copy);
         }
-        let unique = Arc::get_mut(buffer).expect("a buffer just made unique");
-        unique.forget_casts();
-        unique
+        Arc::get_mut(buffer).expect("a buffer just made unique")
     }
 
     /// Whether no other tensor has its values.

@@ -1,4 +1,4 @@
-//! The GPU against the CPU: every operation over random odd shapes, forward and backward; Adam; twenty
+//! The GPU against the CPU: every operation over random odd shapes, forward and backward; Adam; sixteen
 //! training steps of the reference network; memory; errors. Skips where there is no GPU.
 //!
 //! The rule: relative to a tensor's largest magnitude (or 0.1 where all of it is smaller), values and
@@ -9,6 +9,8 @@
 mod cases;
 #[path = "cuda/images.rs"]
 mod images;
+#[path = "cuda/limits.rs"]
+mod limits;
 #[path = "../../../benches/against_torch/network.rs"]
 #[allow(dead_code, reason = "predictions are timed elsewhere")]
 mod network;
@@ -43,17 +45,18 @@ fn tolerance(precision: Precision) -> f64 {
 /// The first GPU, opened once for each precision.
 fn gpu(precision: Precision) -> Option<&'static Device> {
     static DEVICES: [OnceLock<Option<Device>>; 3] = [const { OnceLock::new() }; 3];
-    let opened = DEVICES[precision as usize].get_or_init(|| {
-        let opened = Device::cuda(0, precision);
-        if let Err(error) = &opened {
-            let missing = matches!(error, DeviceError::Library { .. } | DeviceError::Unsuitable(_));
-            let driverless = error.to_string().contains("starting the driver");
-            assert!(missing || driverless, "{error}");
-            println!("skipped: {error}");
-        }
-        opened.ok()
-    });
-    opened.as_ref()
+    DEVICES[precision as usize].get_or_init(|| found(Device::cuda(0, precision))).as_ref()
+}
+
+/// None where there is no GPU.
+fn found(opened: Result<Device, DeviceError>) -> Option<Device> {
+    if let Err(error) = &opened {
+        let missing = matches!(error, DeviceError::Library { .. } | DeviceError::Unsuitable(_));
+        let driverless = error.to_string().contains("starting the driver");
+        assert!(missing || driverless, "{error}");
+        println!("skipped: {error}");
+    }
+    opened.ok()
 }
 
 /// As bf16 stores it.
@@ -147,7 +150,12 @@ fn error(found: &[f32], reference: &[f32]) -> f64 {
 type Worst = BTreeMap<String, (f64, String)>;
 
 fn check(call: &Call, seed: u64, precision: Precision, worst: &mut Worst) {
-    let Some(device) = gpu(precision) else { return };
+    if let Some(device) = gpu(precision) {
+        check_on(device, call, seed, precision, worst);
+    }
+}
+
+fn check_on(device: &Device, call: &Call, seed: u64, precision: Precision, worst: &mut Worst) {
     let (operation, _) = call;
     let mut numbers = Numbers(seed);
     let mut operands = cases::draw(call, &mut numbers);
@@ -375,20 +383,21 @@ fn losses(device: &Device, steps: usize) -> Vec<f32> {
 }
 
 #[test]
-fn twenty_training_steps_follow_the_cpu() {
+fn sixteen_training_steps_follow_the_cpu() {
     if gpu(Precision::F32).is_none() {
         return;
     }
-    let reference = losses(&Device::cpu(), 20);
+    // Four steps later the loss falls by 5 to 10 % a step, and rounding decides when: tf32 is then off by 1 %, bf16 by 5.
+    let reference = losses(&Device::cpu(), 16);
     println!("cpu {reference:.4?}");
     for precision in PRECISIONS {
         let device = gpu(precision).expect("opened before");
-        let found = losses(device, 20);
+        let found = losses(device, 16);
         println!("{precision:?} {found:.4?}");
         let worst = found.iter().zip(&reference).map(|(a, b)| (a - b).abs() / b).fold(0.0, f32::max);
         println!("{precision:?}: off by {worst:.1e}");
         // Adam divides small gradients by themselves: their rounding grows from step to step.
-        let allowed = [5e-3, 1e-2, 5e-2][precision as usize];
+        let allowed = [2e-3, 5e-3, 1e-2][precision as usize];
         assert!(worst < allowed, "{precision:?}: {found:?} against {reference:?}");
         assert_eq!(losses(device, 4)[..], found[..4], "{precision:?}: the same again");
     }

@@ -1,8 +1,9 @@
 //! The device where there can be none: on platforms without NVIDIA's driver it cannot be opened, so that
 //! none of its methods is ever called.
 
+use super::Buffer;
 use super::error::DeviceError;
-use super::launch::{Arg, Grid, KernelTime, Precision};
+use super::launch::{Arg, Boxes, Grid, KernelTime, Precision};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
@@ -14,7 +15,7 @@ pub struct Cuda(Nothing);
 enum Nothing {}
 
 impl Cuda {
-    pub(crate) fn open(number: usize, _: Precision) -> Result<Self, DeviceError> {
+    pub(crate) fn open(number: usize, _: Precision, _: Option<usize>) -> Result<Self, DeviceError> {
         Err(DeviceError::Unsuitable(format!("cuda:{number} was asked for, but this platform has no CUDA")))
     }
 
@@ -40,6 +41,14 @@ impl Cuda {
         match self.0 {}
     }
 
+    pub(crate) fn shared_per_block(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub(crate) fn hopper(&self) -> bool {
+        match self.0 {}
+    }
+
     pub(crate) fn allocations(&self) -> usize {
         match self.0 {}
     }
@@ -57,6 +66,10 @@ impl Cuda {
     }
 
     pub(crate) fn launch(&self, _: &str, _: Grid, _: &[Arg]) {
+        match self.0 {}
+    }
+
+    pub(super) fn tensor_map(&self, _: &Buffer, _: Boxes) -> Arg {
         match self.0 {}
     }
 

@@ -1,8 +1,11 @@
 //! Convolutions on the tensor cores: how the pixels are cut into tiles, and the launches.
 
+use super::launch::{MOST, within};
+use super::memory::Parts;
 use super::tensors::{arg, buffer, optional};
-use super::{Arg, Buffer, Cuda, Grid, Precision};
+use super::{Arg, Buffer, Cuda, Grid, Precision, fail};
 use crate::backend::{ConvShape, Element, Epilogue, Memory};
+use crate::shape::Shape;
 use crate::tensor::Tensor;
 use std::sync::Arc;
 
@@ -14,12 +17,10 @@ pub(super) struct Limits {
 }
 
 /// The kernels could take a halo of 256. This one only makes tiles smaller that are at most three pixels high or
-/// wide, and lets bf16 fit GPUs that give a block 99 KiB of shared memory.
+/// wide, and leaves room on GPUs that give a block 99 KiB of shared memory.
 const TILE: Limits = Limits { tile: 128, halo: 216 };
 /// Of the kernel for few channels.
 pub(super) const LARGE_TILE: Limits = Limits { tile: 256, halo: 330 };
-/// The kernels number pixels by 32 bits.
-const MOST_PIXELS: usize = i32::MAX as usize;
 /// Bytes between rows of 64 in shared memory: 16 more, so that eight rows meet eight banks. The kernels are compiled
 /// with it.
 pub(super) const ROW: usize = 80;
@@ -58,9 +59,21 @@ impl ConvShape {
     }
 
     fn tiling_arg(self, t: Tiling) -> Arg {
-        let sizes = [self.batch, self.height, self.width, t.tile[0], t.tile[1], t.tiles[0], t.tiles[1]];
+        let sizes = [self.batch, self.height, self.width, t.tile[0], t.tile[1], t.tiles[0], t.tiles[1], 0];
         Arg::sizes(sizes)
     }
+}
+
+/// The kernels number pixels by 32 bits.
+fn check_pixels(shape: ConvShape) {
+    let [n, h, w] = [shape.batch, shape.height, shape.width];
+    let what = format!("the number of pixels of a convolution of {n} images of {h}x{w}");
+    within(&what, shape.pixels(), MOST).unwrap_or_else(|error| fail(error));
+}
+
+/// A gradient whose parts are added up when it is needed.
+pub(super) fn unsummed(partial: Buffer, count: usize, shape: impl Into<Shape>) -> Tensor {
+    Tensor::of_gpu(Buffer::of_parts(Parts { partial, count }), shape.into())
 }
 
 /// Chunks of 64 bytes of channels that the kernel for few channels takes at most.
@@ -85,14 +98,29 @@ fn weight_shared(halo: usize, [m, n]: [usize; 2], element: Element) -> usize {
     2 * (halo * (m * size + padding) + TILE.tile * (n * size + padding))
 }
 
-/// The most shared memory that any of these kernels asks for in a precision.
-pub(super) fn most_shared(precision: Precision) -> usize {
-    let largest = [
-        narrow_shared(NARROW_CHUNKS, 9, LARGE_TILE.halo),
-        conv_shared(2, 9, TILE.halo, 128),
-        weight_shared(TILE.halo, [64, 64], precision.activation()),
-    ];
-    largest.into_iter().max().unwrap_or_default()
+/// Channels in and out that a block of the weight gradient's kernel takes, and its tile: the largest that the shared
+/// memory has room for, and none where there is too little for any.
+fn weight_tile(
+    inputs: usize,
+    outputs: usize,
+    element: Element,
+    shared: usize,
+) -> Option<([usize; 2], Limits)> {
+    let wanted = match (inputs, outputs) {
+        (..=16, _) => [16, 32],
+        (64.., 64..) => [64, 64],
+        _ => [32, 32],
+    };
+    let smaller = wanted.map(|size| size.min(32));
+    let choices = [(wanted, TILE.halo), (smaller, TILE.halo), (smaller, 180), (smaller, 144)];
+    let fits = |&(channels, halo): &([usize; 2], usize)| weight_shared(halo, channels, element) <= shared;
+    choices.into_iter().find(fits).map(|(channels, halo)| (channels, Limits { halo, ..TILE }))
+}
+
+/// The least shared memory that all of these kernels can do with in a precision.
+pub(super) fn needed_shared(precision: Precision) -> usize {
+    let convs = narrow_shared(NARROW_CHUNKS, 9, LARGE_TILE.halo).max(conv_shared(2, 9, TILE.halo, 128));
+    convs.max(weight_shared(144, [32, 32], precision.activation()))
 }
 
 impl Cuda {
@@ -106,13 +134,13 @@ impl Cuda {
         epilogue: Epilogue,
         to: Element,
     ) -> Tensor {
-        let pixels = shape.pixels();
-        assert!(
-            pixels <= MOST_PIXELS,
-            "conv2d: {pixels} pixels at once, a GPU takes {MOST_PIXELS}: {shape:?}"
-        );
+        check_pixels(shape);
         // The kernel takes [taps, outputs, inputs], which is how the weights lie for the way back.
         let (out, weight) = (self.empty(shape.output_shape(), to), self.weight_cast(weight, !flipped));
+        if self.takes_hopper_conv(shape, x.element()) {
+            self.run_hopper_conv(shape, x, &weight, flipped, epilogue, &out);
+            return out;
+        }
         let (precision, taps) = (self.precision().name(), shape.taps());
         // The widest block that the channels fill.
         let fills = |&n: &usize| shape.outputs.div_ceil(n) * n < shape.outputs + 32;
@@ -162,13 +190,14 @@ impl Cuda {
         dy: &Tensor,
         bias: bool,
     ) -> (Tensor, Option<Tensor>) {
-        let tiling = shape.tiling(TILE);
+        check_pixels(shape);
+        if self.takes_hopper_weight(shape) {
+            return self.run_hopper_weight(shape, x, dy, bias);
+        }
         let (inputs, outputs, taps) = (shape.inputs, shape.outputs, shape.taps());
-        let [m, n] = match (inputs, outputs) {
-            (..=16, _) => [16, 32],
-            (64.., 64..) => [64, 64],
-            _ => [32, 32],
-        };
+        let ([m, n], limits) = weight_tile(inputs, outputs, x.element(), self.shared_per_block())
+            .expect("a device with too little shared memory is not opened");
+        let tiling = shape.tiling(limits);
         let shared = weight_shared(shape.halo(tiling), [m, n], x.element());
         let warps_k = 8 / (m / 16 * 2);
         let blocks = inputs.div_ceil(m) * outputs.div_ceil(n);
@@ -176,22 +205,22 @@ impl Cuda {
         let per_multiprocessor = if n == 64 { 1 } else { 2 };
         let splits = (self.multiprocessors() * per_multiprocessor / blocks).clamp(1, tiles);
         let parts = splits * warps_k;
-        let partial = self.floats([parts, taps * inputs * outputs]);
-        let bias_partial = bias.then(|| self.floats([parts, outputs]));
+        let floats = |size: usize| Buffer::new(self, parts * size, Element::F32);
+        let (partial, bias_partial) = (floats(taps * inputs * outputs), bias.then(|| floats(outputs)));
         let kernel = format!("conv_weight<{}, {taps}, {m}, {n}>", self.precision().name());
         let grid = Grid { shared, ..Grid::blocks(splits, inputs.div_ceil(m), outputs.div_ceil(n)) };
         let args = [
             arg(x),
             arg(dy),
-            arg(&partial),
-            optional(bias_partial.as_ref()),
+            partial.arg(),
+            bias_partial.as_ref().map_or(Arg::NULL, Buffer::arg),
             shape.tiling_arg(tiling),
             Arg::size(inputs),
             Arg::size(outputs),
         ];
         self.launch(&kernel, grid, &args);
-        let bias = bias_partial.map(|partial| self.sum_parts(&partial, 1, parts, [outputs], 1.0));
-        (self.sum_parts(&partial, 1, parts, shape.weight_shape(), 1.0), bias)
+        let bias = bias_partial.map(|partial| unsummed(partial, parts, [outputs]));
+        (unsummed(partial, parts, shape.weight_shape()), bias)
     }
 
     /// A convolution's weights in the activations' type; `swapped`: [taps, outputs, inputs]. Made when first needed
@@ -213,6 +242,34 @@ impl Cuda {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuda::catching;
+
+    #[test]
+    fn more_pixels_than_32_bits_count_are_an_error_that_names_the_images() {
+        let shape = |batch| ConvShape { batch, height: 1024, width: 1024, inputs: 1, outputs: 1, kernel: 3 };
+        assert_eq!(catching(|| check_pixels(shape(2047))), Ok(()));
+        let text = catching(|| check_pixels(shape(2048))).unwrap_err().to_string();
+        for wanted in ["2048 images of 1024x1024 is 2147483648", "at most 2147483647", "a smaller batch"] {
+            assert!(text.contains(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn weight_gradients_take_the_largest_tiles_that_fit() {
+        let tile = |channels, element, kib: usize| {
+            let (channels, limits) =
+                weight_tile(channels, channels, element, (kib << 10) - 2048).expect("room");
+            (channels, limits.halo)
+        };
+        for kib in [99, 163, 227] {
+            assert_eq!(tile(64, Element::Bf16, kib), ([64, 64], 216));
+            assert_eq!(tile(16, Element::Bf16, kib), ([16, 32], 216));
+        }
+        assert_eq!(tile(64, Element::F32, 227), ([64, 64], 216));
+        assert_eq!(tile(64, Element::F32, 163), ([32, 32], 216));
+        assert_eq!(tile(64, Element::F32, 99), ([32, 32], 180));
+        assert!(weight_tile(64, 64, Element::F32, 48 << 10).is_none());
+    }
 
     #[test]
     fn tiles_cover_the_image_and_fit_a_block() {

@@ -1,11 +1,15 @@
 //! A GPU: its one stream, launching kernels, and copies.
 
+use super::Buffer;
+use super::conv_hopper::HOPPER_SHARED;
 use super::driver::{self, checked, or_fail};
 use super::error::{DeviceError, fail};
-use super::launch::{Arg, Grid, KernelTime, Precision};
+use super::launch::{Arg, Boxes, Grid, KernelTime, Precision, TensorMap};
 use super::library;
 use super::pool::{Pinned, Pool, Spare, size_class};
+use super::program;
 use super::timer::Timer;
+use crate::backend::Element;
 use crate::tensor::OTHER_DEVICE;
 use cudarc::driver::sys::{self, CUresult};
 use rayon::prelude::*;
@@ -25,6 +29,10 @@ struct Inner {
     multiprocessors: usize,
     /// Shared memory of a multiprocessor.
     shared_bytes: usize,
+    /// The most of it that a block may ask for.
+    shared_per_block: usize,
+    /// Whether it has Hopper's matrix products of a warpgroup.
+    hopper: bool,
     context: sys::CUcontext,
     device: sys::CUdevice,
     stream: sys::CUstream,
@@ -48,11 +56,27 @@ thread_local! {
 }
 
 impl Cuda {
-    pub(crate) fn open(number: usize, precision: Precision) -> Result<Self, DeviceError> {
+    /// `shared_limit`: of the shared memory that a block may have, as if the GPU had no more; for tests.
+    pub(crate) fn open(
+        number: usize,
+        precision: Precision,
+        shared_limit: Option<usize>,
+    ) -> Result<Self, DeviceError> {
         library::load()?;
-        let driver::Found { device, name, capability, multiprocessors, shared_bytes, shared_per_block } =
-            driver::find(number)?;
+        let driver::Found {
+            device,
+            name,
+            capability,
+            multiprocessors,
+            mut shared_bytes,
+            mut shared_per_block,
+        } = driver::find(number)?;
+        if let Some(limit) = shared_limit {
+            shared_per_block = shared_per_block.min(limit);
+            shared_bytes = shared_bytes.min(limit + driver::RESERVED_SHARED);
+        }
         driver::check_shared(&name, precision, shared_per_block)?;
+        let hopper = capability == 90 && shared_per_block >= HOPPER_SHARED && program::knows_hopper();
         driver::check_versions()?;
         let mut context = std::ptr::null_mut();
         let mut stream = std::ptr::null_mut();
@@ -64,13 +88,15 @@ impl Cuda {
             checked(sys::cuStreamCreate(&mut stream, flags), "opening the GPU")?;
         }
         CURRENT.set(context as usize);
-        let kernels = driver::load_kernels(precision, capability, shared_per_block)?;
+        let kernels = driver::load_kernels(precision, capability, hopper, shared_per_block)?;
         Ok(Self(Arc::new(Inner {
             number: number as i32,
             name,
             precision,
             multiprocessors,
             shared_bytes,
+            shared_per_block: shared_per_block - driver::OWN_SHARED,
+            hopper,
             context,
             device,
             stream,
@@ -102,6 +128,16 @@ impl Cuda {
 
     pub(crate) fn shared_bytes(&self) -> usize {
         self.0.shared_bytes
+    }
+
+    /// The most shared memory that a launch may ask for.
+    pub(crate) fn shared_per_block(&self) -> usize {
+        self.0.shared_per_block
+    }
+
+    /// Whether the kernels for Hopper are there.
+    pub(crate) fn hopper(&self) -> bool {
+        self.0.hopper
     }
 
     /// The queue of all work but a [`Stage`](super::Stage)'s copies.
@@ -195,9 +231,11 @@ impl Cuda {
                 Arg::Long(value) => std::ptr::from_ref(value).cast_mut().cast(),
                 Arg::Float(value) => std::ptr::from_ref(value).cast_mut().cast(),
                 Arg::Ints(values) => std::ptr::from_ref(values).cast_mut().cast(),
+                Arg::Map(map) => std::ptr::from_ref(map).cast_mut().cast(),
             })
             .collect();
-        let [x, y, z] = grid.blocks.map(|size| u32::try_from(size).expect("a grid below 2³²"));
+        grid.check(kernel).unwrap_or_else(|error| fail(error));
+        let [x, y, z] = grid.blocks.map(|size| size as u32);
         let [threads_x, threads_y] = grid.threads.map(|size| size as u32);
         let timed = self.0.timer.start(self.0.stream, || format!("{kernel} {:?}", grid.blocks));
         // SAFETY: the callers in this folder give each kernel the arguments its source declares, and
@@ -223,6 +261,43 @@ impl Cuda {
         if let Some(end) = timed {
             end.record(self.0.stream);
         }
+    }
+
+    /// Tells the copy engine of a tensor. f32 values are rounded to tf32 on the way.
+    pub(super) fn tensor_map(&self, buffer: &Buffer, boxes: Boxes) -> Arg {
+        let pointer = self.own(buffer);
+        let (size, kind) = match buffer.element() {
+            Element::Bf16 => (2, sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
+            Element::F32 => (4, sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32),
+        };
+        let swizzle = match boxes.row {
+            128 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            _ => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
+        };
+        let sizes: Vec<u64> = boxes.sizes.iter().map(|&size| size as u64).collect();
+        let of: Vec<u32> = boxes.of.iter().map(|&size| size as u32).collect();
+        let (mut strides, ones) = (vec![sizes[0] * size], vec![1; sizes.len()]);
+        sizes[1..sizes.len() - 1].iter().for_each(|size| strides.push(strides[strides.len() - 1] * size));
+        let mut map = TensorMap([0; 16]);
+        // SAFETY: a place of a map's size and alignment; all lists are as long as the rank says, strides one less.
+        let result = unsafe {
+            sys::cuTensorMapEncodeTiled(
+                std::ptr::from_mut(&mut map).cast(),
+                kind,
+                sizes.len() as u32,
+                pointer as *mut std::ffi::c_void,
+                sizes.as_ptr(),
+                strides.as_ptr(),
+                of.as_ptr(),
+                ones.as_ptr(),
+                sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+                swizzle,
+                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            )
+        };
+        or_fail(result, "describing a tensor to the copy engine");
+        Arg::Map(map)
     }
 
     /// Copies bytes to the GPU; the source may be changed when this returns.

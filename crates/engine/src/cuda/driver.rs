@@ -1,7 +1,7 @@
 //! What is asked of the driver when a device is opened: which GPU, whether versions fit, loading kernels;
 //! and its results as errors.
 
-use super::conv::most_shared;
+use super::conv::needed_shared;
 use super::error::{DeviceError, fail};
 use super::launch::Precision;
 use super::program;
@@ -50,7 +50,9 @@ pub(super) struct Found {
 }
 
 /// Shared memory that a block may need besides what its launch asks for.
-const OWN_SHARED: usize = 2048;
+pub(super) const OWN_SHARED: usize = 2048;
+/// Shared memory of a multiprocessor that a block has besides what it may use.
+pub(super) const RESERVED_SHARED: usize = 1024;
 
 /// Refuses a GPU that gives a block less shared memory than the kernels of a precision may need.
 pub(super) fn check_shared(
@@ -58,7 +60,7 @@ pub(super) fn check_shared(
     precision: Precision,
     shared_per_block: usize,
 ) -> Result<(), DeviceError> {
-    let needed = |precision| most_shared(precision) + OWN_SHARED;
+    let needed = |precision| needed_shared(precision) + OWN_SHARED;
     if needed(precision) <= shared_per_block {
         return Ok(());
     }
@@ -140,9 +142,10 @@ pub(super) fn check_versions() -> Result<(), DeviceError> {
 pub(super) fn load_kernels(
     precision: Precision,
     capability: i32,
+    hopper: bool,
     shared_per_block: usize,
 ) -> Result<HashMap<String, sys::CUfunction>, DeviceError> {
-    let sources = program::sources(precision);
+    let sources = program::sources(precision, hopper);
     let compiled: Vec<_> = std::thread::scope(|scope| {
         let jobs: Vec<_> = sources.iter().map(|source| scope.spawn(|| source.compile(capability))).collect();
         jobs.into_iter().map(|job| job.join().expect("the compiler does not panic")).collect()
@@ -177,23 +180,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_with_too_little_shared_memory_is_refused_with_the_precision_that_works() {
+    fn a_gpu_with_too_little_shared_memory_is_refused() {
         const KIB: usize = 1024;
-        for precision in Precision::ALL {
-            assert_eq!(check_shared("NVIDIA H200", precision, 227 * KIB), Ok(()), "{precision}");
-        }
-        // An A100 (8.0), and GPUs of compute capability 8.6, 8.9 and 12.0.
-        for (name, limit) in [("NVIDIA A100", 163 * KIB), ("NVIDIA GeForce RTX 4090", 99 * KIB)] {
-            assert_eq!(check_shared(name, Precision::Bf16, limit), Ok(()), "{name}");
-            for precision in [Precision::F32, Precision::Tf32] {
-                let text = check_shared(name, precision, limit).unwrap_err().to_string();
-                let wanted =
-                    [name.to_string(), format!("{limit} bytes"), format!("precision {precision} needs")];
-                assert!(wanted.iter().all(|wanted| text.contains(wanted)), "{text}");
-                assert!(text.ends_with("use precision bf16, which works there"), "{text}");
+        // Hopper, an A100 (8.0), and GPUs of compute capability 8.6, 8.9 and 12.0.
+        for limit in [227 * KIB, 163 * KIB, 99 * KIB] {
+            for precision in Precision::ALL {
+                assert_eq!(check_shared("a GPU", precision, limit), Ok(()), "{precision} {limit}");
             }
         }
         let text = check_shared("an old GPU", Precision::Bf16, 64 * KIB).unwrap_err().to_string();
+        for wanted in ["an old GPU gives a block 65536 bytes", "precision bf16 needs"] {
+            assert!(text.contains(wanted), "{text}");
+        }
         assert!(text.ends_with("no precision works there; use the CPU"), "{text}");
     }
 }

@@ -51,6 +51,18 @@ pub enum DeviceError {
         /// What tensors hold.
         held_mib: usize,
     },
+    /// More than a GPU's kernels can count.
+    #[error(
+        "{what} is {size}, and a GPU takes at most {most} at once; use a smaller batch or smaller images"
+    )]
+    TooLarge {
+        /// What is too large.
+        what: String,
+        /// How large it is.
+        size: usize,
+        /// What is possible.
+        most: usize,
+    },
     /// The driver reported an error: a lost device, a failed kernel.
     #[error("the GPU failed in {during}: {reason}")]
     Failed {

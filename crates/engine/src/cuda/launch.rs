@@ -1,5 +1,6 @@
 //! What a kernel is launched with, and how a GPU is told to compute.
 
+use super::error::{DeviceError, fail};
 use crate::backend::Element;
 use std::fmt;
 
@@ -64,8 +65,25 @@ pub(crate) enum Arg {
     Int(i32),
     Long(i64),
     Float(f32),
-    /// `Tiling` of the convolution kernels.
-    Ints([i32; 7]),
+    /// `Tiling` or `Units` of the convolution kernels.
+    Ints([i32; 8]),
+    /// Where the copy engine finds a tile.
+    Map(TensorMap),
+}
+
+/// A tensor map as the driver encodes it.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct TensorMap(pub [u64; 16]);
+
+/// A tensor that the copy engine takes boxes of, into rows of shared memory; what lies outside of it is zero. Sizes are
+/// those of the innermost dimension first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Boxes<'a> {
+    pub sizes: &'a [usize],
+    pub of: &'a [usize],
+    /// Bytes of a row, 64 or 128.
+    pub row: usize,
 }
 
 impl Arg {
@@ -75,7 +93,7 @@ impl Arg {
         Self::Int(int(value))
     }
 
-    pub fn sizes(values: [usize; 7]) -> Self {
+    pub fn sizes(values: [usize; 8]) -> Self {
         Self::Ints(values.map(int))
     }
 
@@ -88,9 +106,21 @@ impl Arg {
     }
 }
 
+/// The largest size that kernels count by 32 bits: pixels of a convolution, sizes along an axis.
+pub(super) const MOST: usize = i32::MAX as usize;
+
 /// As kernels count along an axis.
 fn int(size: usize) -> i32 {
-    i32::try_from(size).unwrap_or_else(|_| panic!("a size of {size}: a GPU takes sizes below 2³¹"))
+    within("a size that kernels count by 32 bits", size, MOST).unwrap_or_else(|error| fail(error));
+    size as i32
+}
+
+/// Refuses what is larger than kernels can count.
+pub(super) fn within(what: &str, size: usize, most: usize) -> Result<(), DeviceError> {
+    match size <= most {
+        true => Ok(()),
+        false => Err(DeviceError::TooLarge { what: what.into(), size, most }),
+    }
 }
 
 /// How many blocks of how many threads, and their shared memory.
@@ -111,6 +141,15 @@ impl Grid {
         Self::blocks(units.div_ceil(256).clamp(1, 132 * 16), 1, 1)
     }
 
+    /// Refuses more blocks than the driver takes in a direction.
+    pub fn check(&self, kernel: &str) -> Result<(), DeviceError> {
+        let directions = [("first", MOST), ("second", 65_535), ("third", 65_535)];
+        let mut each = self.blocks.into_iter().zip(directions);
+        each.try_for_each(|(size, (name, most))| {
+            within(&format!("{kernel}: the number of blocks in its grid's {name} direction"), size, most)
+        })
+    }
+
     /// A warp per row.
     pub fn warps(rows: usize) -> Self {
         Self::blocks(rows.div_ceil(8).max(1), 1, 1)
@@ -126,4 +165,32 @@ pub struct KernelTime {
     pub launches: usize,
     /// How long in all.
     pub milliseconds: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::catching;
+
+    #[test]
+    fn grids_that_the_driver_would_refuse_are_named_with_their_size() {
+        assert_eq!(Grid::blocks(MOST, 65_535, 65_535).check("k"), Ok(()));
+        for (grid, size, most) in [
+            (Grid::blocks(MOST + 1, 1, 1), MOST + 1, MOST),
+            (Grid::blocks(1, 65_536, 1), 65_536, 65_535),
+            (Grid::blocks(1, 1, 70_000), 70_000, 65_535),
+        ] {
+            let text = grid.check("norm_sums").unwrap_err().to_string();
+            assert!(text.starts_with("norm_sums: the number of blocks"), "{text}");
+            assert!(text.contains(&format!("is {size}, and a GPU takes at most {most}")), "{text}");
+            assert!(text.ends_with("use a smaller batch or smaller images"), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_above_32_bits_are_an_error_and_no_panic() {
+        assert!(matches!(catching(|| Arg::size(MOST)), Ok(Arg::Int(i32::MAX))));
+        let text = catching(|| Arg::size(MOST + 1)).unwrap_err().to_string();
+        assert!(text.contains("is 2147483648, and a GPU takes at most 2147483647"), "{text}");
+    }
 }

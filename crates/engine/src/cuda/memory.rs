@@ -3,7 +3,7 @@
 use super::device::Cuda;
 use super::launch::Arg;
 use crate::backend::Element;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Values on a GPU; the memory goes back to its pool when dropped.
 pub(crate) struct Buffer {
@@ -12,14 +12,37 @@ pub(crate) struct Buffer {
     len: usize,
     element: Element,
     /// Of a convolution's weights: the same cast to the activations' type, as they are and with channels
-    /// swapped. Made when first needed, forgotten when the values change.
+    /// swapped. Made when first needed, forgotten when the values change; Adam changes them with the values.
     casts: [OnceLock<Arc<Buffer>>; 2],
+    /// Of a parameter's gradient: what is still to be added up. Whoever asks where the values lie has it done; Adam
+    /// does so for all gradients at once.
+    unsummed: Mutex<Option<Box<Parts>>>,
+}
+
+/// Partial sums [count, values].
+pub(crate) struct Parts {
+    pub partial: Buffer,
+    pub count: usize,
 }
 
 impl Buffer {
     pub fn new(cuda: &Cuda, len: usize, element: Element) -> Self {
         let pointer = cuda.allocate(len * element.size());
-        Self { cuda: cuda.clone(), pointer, len, element, casts: Default::default() }
+        let (casts, unsummed) = (Default::default(), Mutex::default());
+        Self { cuda: cuda.clone(), pointer, len, element, casts, unsummed }
+    }
+
+    /// f32 values that are sums of parts, to be added up when they are needed.
+    pub fn of_parts(parts: Parts) -> Self {
+        let Parts { partial, count } = &parts;
+        let buffer = Self::new(&partial.cuda, partial.len / count, Element::F32);
+        *buffer.unsummed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(parts));
+        buffer
+    }
+
+    /// What is still to be added up, which the caller does before the values are used.
+    pub fn take_parts(&self) -> Option<Box<Parts>> {
+        self.unsummed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Bytes of this machine's memory, which may be changed when this returns: values of a tensor, or a kernel's
@@ -43,15 +66,30 @@ impl Buffer {
     }
 
     pub fn pointer(&self) -> u64 {
+        let mut unsummed = self.unsummed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(parts) = unsummed.take() {
+            let Parts { partial, count } = *parts;
+            self.cuda.sum_parts_into(partial.arg(), self.raw_arg(), [1, count, self.len], 1.0);
+        }
         self.pointer
     }
 
     pub fn arg(&self) -> Arg {
+        Arg::Buffer(self.pointer(), self.cuda.identity())
+    }
+
+    /// The memory, whatever is in it.
+    fn raw_arg(&self) -> Arg {
         Arg::Buffer(self.pointer, self.cuda.identity())
     }
 
     pub fn cached_cast(&self, swapped: bool, make: impl FnOnce() -> Self) -> Arc<Self> {
         self.casts[usize::from(swapped)].get_or_init(|| Arc::new(make())).clone()
+    }
+
+    /// Where the casts that were made lie, as they are and with channels swapped; 0 for none.
+    pub fn cast_pointers(&self) -> [u64; 2] {
+        [0, 1].map(|i| self.casts[i].get().map_or(0, |cast| cast.pointer))
     }
 
     pub fn forget_casts(&mut self) {

@@ -19,13 +19,14 @@
 //! | `memory`, `pool` | buffers, and those that are free |
 //! | `timer` | time by kernel |
 //! | `tensors` | making, casting and reading tensors |
-//! | `values`, `images`, `views`, `conv`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family: their launches |
+//! | `values`, `images`, `views`, `conv`, `conv_hopper`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family: their launches |
 //! | `resident` | images that stay on the GPU, and batches of them |
 //! | `stage` | copies that run beside the computing |
 #![allow(unsafe_code)]
 #![cfg_attr(not(any(unix, windows)), allow(dead_code, reason = "no device can be opened there"))]
 
 mod conv;
+mod conv_hopper;
 #[cfg_attr(not(any(unix, windows)), path = "absent.rs")]
 mod device;
 #[cfg(any(unix, windows))]

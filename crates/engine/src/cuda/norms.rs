@@ -14,7 +14,6 @@ struct Cut {
     parts: usize,
     over_channels: Grid,
     over_groups: Grid,
-    over_all: Grid,
 }
 
 impl Cut {
@@ -26,7 +25,6 @@ impl Cut {
             parts,
             over_channels: Grid::blocks(parts, (channels / v).div_ceil(256), batch),
             over_groups: Grid::warps(batch * groups),
-            over_all: Grid::over(batch * pixels * channels / v),
         }
     }
 }
@@ -69,13 +67,12 @@ impl Norms for Cuda {
             arg(shift),
             optional(residual),
             arg(&out),
-            Arg::count(batch),
             Arg::count(pixels),
             Arg::size(channels),
             Arg::size(groups),
             Arg::flag(relu),
         ];
-        self.launch(&format!("norm_apply<{t}, {v}>"), cut.over_all, &args);
+        self.launch(&format!("norm_apply<{t}, {v}>"), cut.over_channels, &args);
         [out, statistics]
     }
 
@@ -118,12 +115,11 @@ impl Norms for Cuda {
             arg(&means),
             arg(scale),
             arg(&dx),
-            Arg::count(batch),
             Arg::count(pixels),
             Arg::size(channels),
             Arg::size(groups),
         ];
-        self.launch(&format!("norm_backward<{t}, {v}>"), cut.over_all, &args);
+        self.launch(&format!("norm_backward<{t}, {v}>"), cut.over_channels, &args);
         [dx, d_scale, d_shift]
     }
 

@@ -22,6 +22,13 @@ impl Products for Cuda {
             Some(_) => 1,
         };
         let out = self.floats([batch * parts * m, n]);
+        // Few long rows on both sides, as masks are compared: most of the other kernel's tiles would be empty.
+        if m <= 16 && n <= 16 && k >= 1024 && bias.is_none() && !a.transposed && b.transposed {
+            let mut args = vec![arg(a.tensor), arg(b.tensor), arg(&out)];
+            args.extend([m, n, k, parts].map(Arg::size));
+            self.launch("inner_products", Grid::blocks(batch * parts, 1, 1), &args);
+            return if parts == 1 { out } else { self.sum_parts(&out, batch, parts, [batch * m, n], 1.0) };
+        }
         let mut args = vec![arg(a.tensor), arg(b.tensor), optional(bias), arg(&out)];
         args.extend([m, n, k, parts].map(Arg::size));
         args.extend([steps(a, batch), steps(b, batch)].concat());

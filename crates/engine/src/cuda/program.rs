@@ -11,6 +11,7 @@ use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
 
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
+const WGMMA: &str = include_str!("kernels/wgmma.cuh");
 const TENSOR_CORE: &str = include_str!("kernels/tensor_core.cuh");
 
 /// A source file and the kernels to be made of it.
@@ -52,7 +53,7 @@ fn constants(source: &str) -> Vec<(&'static str, i32)> {
 
 /// Everything a device of this precision computes with. Independent of each other, so that they can be
 /// compiled side by side.
-pub(super) fn sources(precision: Precision) -> Vec<Source> {
+pub(super) fn sources(precision: Precision, hopper: bool) -> Vec<Source> {
     let elements: &[&str] = match precision {
         Precision::Bf16 => &["float", "bf16"],
         Precision::F32 | Precision::Tf32 => &["float"],
@@ -91,7 +92,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
     let conv = include_str!("kernels/conv.cu");
     let conv_narrow = include_str!("kernels/conv_narrow.cu");
     let conv_weight = include_str!("kernels/conv_weight.cu");
-    vec![
+    let mut sources = vec![
         source("conv.cu", &[PRELUDE, TENSOR_CORE, conv], vec![convs(9)]),
         source("conv.cu", &[PRELUDE, TENSOR_CORE, conv], vec![convs(1)]),
         source(
@@ -134,7 +135,7 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
             vec![
                 masks,
                 typed(&["row_parts", "row_parts_backward"]),
-                plain(&["sum_parts"]),
+                plain(&["sum_parts", "sum_many"]),
                 rows(&["softmax", "softmax_backward", "cross_entropy", "cross_entropy_backward"]),
                 rows(&["l2_normalise", "l2_normalise_backward"]),
             ],
@@ -149,19 +150,61 @@ pub(super) fn sources(precision: Precision) -> Vec<Source> {
                 plain(&["batch_norm", "batch_norm_backward", "batch_norm_by"]),
             ],
         ),
-        source("matmul.cu", &[PRELUDE, include_str!("kernels/matmul.cu")], vec![plain(&["matmul"])]),
+        source(
+            "matmul.cu",
+            &[PRELUDE, include_str!("kernels/matmul.cu")],
+            vec![plain(&["matmul", "inner_products"])],
+        ),
         source(
             "optim.cu",
-            &[PRELUDE, include_str!("kernels/optim.cu")],
-            vec![plain(&["gradient_squares", "gradient_norm", "adam", "lerp"])],
+            &[PRELUDE, TENSOR_CORE, include_str!("kernels/optim.cu")],
+            vec![plain(&["gradient_squares", "gradient_norm", "lerp"]), vec![format!("adam<{p}>")]],
         ),
-    ]
+    ];
+    if hopper {
+        sources.extend(of_hopper(precision));
+    }
+    sources
+}
+
+/// The kernels of GPUs with matrix products of a warpgroup.
+fn of_hopper(precision: Precision) -> Vec<Source> {
+    let (p, common) = (precision.name(), [PRELUDE, TENSOR_CORE, WGMMA].concat());
+    let conv = |kernels: Vec<String>| Source {
+        name: "conv_wgmma.cu",
+        text: [&common, include_str!("kernels/conv_wgmma.cu")].concat(),
+        kernels,
+    };
+    if precision == Precision::F32 {
+        return Vec::new(); // Its three products for one are made of other instructions.
+    }
+    // By kernel size, channels out, and bytes of channels that are copied at a time.
+    let kernels = |n: usize| {
+        [3, 1]
+            .into_iter()
+            .flat_map(|k| [64, 128].map(|row| format!("conv_wgmma<{p}, {k}, {n}, {row}>")))
+            .collect()
+    };
+    let mut sources: Vec<Source> = [16, 32, 64, 96, 128].map(|n| conv(kernels(n))).into();
+    if precision == Precision::Bf16 {
+        sources.push(Source {
+            name: "conv_weight_wgmma.cu",
+            text: [&common, include_str!("kernels/conv_weight_wgmma.cu")].concat(),
+            kernels: [0, 1].map(|narrow| format!("conv_weight_wgmma<{narrow}>")).to_vec(),
+        });
+    }
+    sources
 }
 
 /// Machine code, and the name in it of each kernel.
 pub(super) struct Compiled {
     pub image: Vec<u8>,
     pub kernels: Vec<(String, CString)>,
+}
+
+/// Whether NVRTC can compile matrix products of a warpgroup.
+pub(super) fn knows_hopper() -> bool {
+    version() >= (12, 0)
 }
 
 /// NVRTC's own version: major, minor.
@@ -201,7 +244,10 @@ impl Source {
             self.check(unsafe { sys::nvrtcAddNameExpression(program, expression.as_ptr()) }, "naming")?;
         }
         let defined = constants(self.name).into_iter().map(|(name, value)| format!("-D{name}={value}"));
-        let options: Vec<CString> = [format!("--gpu-architecture=sm_{architecture}"), "--std=c++17".into()]
+        // Hopper's matrix products are of that one architecture.
+        let features = if architecture == 90 && knows_hopper() { "a" } else { "" };
+        let target = format!("--gpu-architecture=sm_{architecture}{features}");
+        let options: Vec<CString> = [target, "--std=c++17".into()]
             .into_iter()
             .chain(defined)
             .map(|option| CString::new(option).expect("options hold no zero bytes"))
@@ -263,9 +309,8 @@ mod tests {
             println!("skipped: {error}");
             return;
         }
-        // F32 and Tf32 differ in a few lines only.
-        for precision in [Precision::F32, Precision::Bf16] {
-            for source in sources(precision) {
+        for precision in Precision::ALL {
+            for source in sources(precision, true) {
                 let compiled = source.compile(90).unwrap_or_else(|error| panic!("{precision:?}: {error}"));
                 assert_eq!(compiled.kernels.len(), source.kernels.len());
                 assert!(compiled.image.starts_with(b"\x7fELF"), "{precision:?} {}", source.name);

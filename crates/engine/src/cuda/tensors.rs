@@ -123,10 +123,20 @@ impl Cuda {
     ) -> Tensor {
         let out = self.floats(shape);
         let size = out.shape().volume() / segments;
+        self.sum_parts_into(arg(partial), arg(&out), [segments, parts, size], factor);
+        out
+    }
+
+    pub(super) fn sum_parts_into(
+        &self,
+        partial: Arg,
+        out: Arg,
+        [segments, parts, size]: [usize; 3],
+        factor: f32,
+    ) {
         let lanes = if parts > 64 && size < 8192 { 32 } else { 8 };
         let grid = Grid { threads: [32, lanes], ..Grid::blocks(size.div_ceil(32) * segments, 1, 1) };
-        let args = [arg(partial), arg(&out), Arg::size(parts), Arg::count(size), Arg::Float(factor)];
+        let args = [partial, out, Arg::size(parts), Arg::count(size), Arg::Float(factor)];
         self.launch("sum_parts", grid, &args);
-        out
     }
 }

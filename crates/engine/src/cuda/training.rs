@@ -1,5 +1,6 @@
-//! Adam over all parameters in three launches, and averages of them in one.
+//! Adam over all parameters in four launches, and averages of them in one.
 
+use super::memory::Parts;
 use super::tensors::{arg, buffer, optional};
 use super::{Arg, Buffer, Cuda, Grid};
 use crate::backend::{AdamStep, Element, Memory, Training, Update};
@@ -20,7 +21,24 @@ struct Trained {
     count: i64,
     rate: f32,
     decay: f32,
+    casts: [u64; 2],
+    /// Of a convolution's weights: channels in and out.
+    channels: [u32; 2],
 }
+
+/// A row of the table of sums that are still to be made.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct Summed {
+    partial: u64,
+    out: u64,
+    size: i64,
+    parts: i32,
+    first_block: u32,
+}
+
+/// Sums that a block adds up.
+const SUMS: usize = 128;
 
 /// The table of some parameters and the pieces of it that blocks work on, both on the GPU.
 struct Work {
@@ -50,6 +68,28 @@ impl Work {
     }
 }
 
+impl Cuda {
+    /// Adds up all that is still to be added up of some tensors, in one launch: each of its own would take longer to
+    /// start than to run.
+    fn sum_all(&self, tensors: &[Tensor]) {
+        let (mut kept, mut table, mut blocks) = (Vec::new(), Vec::new(), 0);
+        for held in tensors.iter().map(buffer) {
+            let Some(parts) = held.take_parts() else { continue };
+            let Parts { partial, count } = *parts;
+            let (partial_at, out, size) = (self.own(&partial), self.own(held), held.len());
+            let (parts, first_block) = (count as i32, blocks as u32);
+            table.push(Summed { partial: partial_at, out, size: size as i64, parts, first_block });
+            blocks += size.div_ceil(SUMS);
+            kept.push(partial);
+        }
+        if table.is_empty() {
+            return;
+        }
+        let held = Buffer::upload(self, bytemuck::cast_slice(&table));
+        self.launch("sum_many", Grid::blocks(blocks, 1, 1), &[held.arg(), Arg::size(table.len())]);
+    }
+}
+
 impl Training for Cuda {
     fn adam(&self, updates: Vec<Update>, step: &AdamStep, loss: Option<&Tensor>) -> Tensor {
         if updates.is_empty() {
@@ -61,11 +101,22 @@ impl Training for Cuda {
         let mut table = Vec::with_capacity(updates.len());
         for Update { value, moments: [m, v], gradient, rate, decay } in updates {
             let gradient = self.cast(gradient.clone(), Element::F32);
-            let count = value.shape().volume() as i64;
-            let [value, m, v] = [value, m, v].map(|tensor| self.own(tensor.gpu_mut()));
-            table.push(Trained { value, m, v, gradient: self.own(buffer(&gradient)), count, rate, decay });
+            let (count, shape) = (value.shape().volume() as i64, value.shape());
+            let channels = match *shape {
+                [_, _, inputs, outputs] => [inputs as u32, outputs as u32],
+                _ => [1, 1],
+            };
+            let [m, v] = [m, v].map(|tensor| self.own(tensor.gpu_mut()));
+            let value = value.gpu_unshared();
+            let (casts, value) = (value.cast_pointers(), self.own(value));
+            table.push(Trained { value, m, v, gradient: 0, count, rate, decay, casts, channels });
             gradients.push(gradient);
         }
+        self.sum_all(&gradients);
+        table
+            .iter_mut()
+            .zip(&gradients)
+            .for_each(|(row, gradient)| row.gradient = self.own(buffer(gradient)));
         let work = Work::new(self, &table);
         let partial = self.floats([work.count]);
         self.launch("gradient_squares", work.grid(), &[work.args(), vec![arg(&partial)]].concat());
@@ -75,7 +126,7 @@ impl Training for Cuda {
         args.push(arg(&norm));
         args.extend([step.max_norm, step.beta1, step.beta2, step.epsilon].map(Arg::Float));
         args.extend(step.corrections.map(Arg::Float));
-        self.launch("adam", work.grid(), &args);
+        self.launch(&format!("adam<{}>", self.precision().name()), work.grid(), &args);
         norm
     }
 
@@ -83,7 +134,7 @@ impl Training for Cuda {
         let row = |(a, b): (&mut Tensor, &Tensor)| {
             let count = a.shape().volume() as i64;
             let (value, gradient) = (self.own(a.gpu_mut()), self.own(buffer(b)));
-            Trained { value, m: 0, v: 0, gradient, count, rate: 0.0, decay: 0.0 }
+            Trained { value, gradient, count, ..bytemuck::Zeroable::zeroed() }
         };
         let table: Vec<Trained> = pairs.into_iter().map(row).collect();
         let work = Work::new(self, &table);

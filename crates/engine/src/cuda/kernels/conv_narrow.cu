@@ -4,24 +4,6 @@
 
 // ROW and MOST_HALO are defined by the compiler call.
 
-// Lane t of four holds a[j], pairs of columns 8j + 2t; afterwards the pairs of columns 8t + 2j.
-__device__ __forceinline__ void exchange(float2 (&a)[4], int lane) {
-#pragma unroll
-    for (int bit = 1; bit <= 2; bit *= 2) {
-        bool upper = lane & bit;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (i & bit) continue;
-            int j = i | bit;
-            float2 sent = upper ? a[i] : a[j];
-            sent.x = __shfl_xor_sync(0xffffffffu, sent.x, bit);
-            sent.y = __shfl_xor_sync(0xffffffffu, sent.y, bit);
-            if (upper) a[i] = sent;
-            else a[j] = sent;
-        }
-    }
-}
-
 template <int P, int TAPS>
 __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
     const typename Element<P>::type* __restrict__ x, const typename Element<P>::type* __restrict__ weight,

@@ -165,7 +165,5 @@ __global__ void cast_weights(const float* __restrict__ weight, typename Element<
         int c = i % inputs, o = i / inputs % outputs, tap = i / (inputs * outputs);
         from = (tap * inputs + c) * outputs + o;
     }
-    float value = weight[from];
-    if constexpr (P == TF32) value = __uint_as_float(to_tf32(value));
-    out[i] = from_float<typename Element<P>::type>(value);
+    out[i] = cast_weight<P>(weight[from]);
 }

@@ -115,7 +115,7 @@ __global__ void spread_rows(const float* values, T* out, float factor, i64 rows,
     FOR_EIGHT(count) {
         float v[8];
 #pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = first + i < count ? values[(first + i) / size] * factor : 0.0f;
+        for (int i = 0; i < 8; i++) v[i] = first + i < count ? values[quotient(first + i, size)] * factor : 0.0f;
         store_some(out, first, count, v);
     }
 }
@@ -126,8 +126,9 @@ __global__ void copy_channels(const T* from, T* to, i64 pixels, int count, int f
                               int to_at) {
     i64 groups = count / V, units = pixels * groups;
     for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
-        i64 pixel = unit / groups;
-        int channel = (int)(unit % groups) * V;
+        Divided place = divided(unit, groups);
+        i64 pixel = place.whole;
+        int channel = (int)place.rest * V;
         float values[V];
         load<V>(from + pixel * from_width + from_at + channel, values);
         store<V>(to + pixel * to_width + to_at + channel, values);
@@ -138,7 +139,10 @@ __global__ void copy_channels(const T* from, T* to, i64 pixels, int count, int f
 template <class T> __global__ void gather_rows(const T* in, const u32* indices, T* out, i64 rows, i64 size) {
     i64 count = rows * size;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x)
-        out[i] = in[(i64)indices[i / size] * size + i % size];
+    {
+        Divided place = divided(i, size);
+        out[i] = in[(i64)indices[place.whole] * size + place.rest];
+    }
 }
 
 // Each row of the input collects the gradients of the rows that were taken from it, in their order.
@@ -146,10 +150,11 @@ template <class T>
 __global__ void gather_rows_backward(const T* dy, const u32* indices, T* dx, int taken, i64 rows, i64 size) {
     i64 count = rows * size;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) {
-        u32 row = (u32)(i / size);
+        Divided place = divided(i, size);
+        u32 row = (u32)place.whole;
         float sum = 0.0f;
         for (int k = 0; k < taken; k++)
-            if (indices[k] == row) sum += to_float(dy[(i64)k * size + i % size]);
+            if (indices[k] == row) sum += to_float(dy[(i64)k * size + place.rest]);
         dx[i] = from_float<T>(sum);
     }
 }
@@ -171,10 +176,11 @@ __global__ void sample_bias(const T* x, const float* bias, T* out, i64 samples, 
                             int relu) {
     i64 groups = channels / V, size = pixels * groups, units = samples * size;
     for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
-        i64 sample = unit / size, within = unit % size;
-        int channel = (int)(within % groups) * V;
+        Divided place = divided(unit, size);
+        i64 sample = place.whole, within = place.rest;
+        int channel = (int)divided(within, groups).rest * V;
         float values[V], more[V];
-        load<V>(x + (sample / repeats * size + within) * V, values);
+        load<V>(x + (quotient(sample, repeats) * size + within) * V, values);
         load<V>(bias + sample * channels + channel, more);
 #pragma unroll
         for (int i = 0; i < V; i++) {
@@ -191,7 +197,7 @@ __global__ void spread_pixels(const float* rows, T* out, float factor, i64 batch
     i64 groups = channels / V, size = pixels * groups, units = batch * size;
     for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
         float values[V];
-        load<V>(rows + unit / size * channels + unit % groups * V, values);
+        load<V>(rows + quotient(unit, size) * channels + divided(unit, groups).rest * V, values);
 #pragma unroll
         for (int i = 0; i < V; i++) values[i] *= factor;
         store<V>(out + unit * V, values);
@@ -202,9 +208,9 @@ __global__ void spread_pixels(const float* rows, T* out, float factor, i64 batch
 template <class T> __global__ void sum_repeats(const T* dy, T* dx, i64 batch, int repeats, i64 size) {
     i64 count = batch * size;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) {
-        i64 image = i / size;
+        Divided place = divided(i, size);
         float sum = 0.0f;
-        for (int k = 0; k < repeats; k++) sum += to_float(dy[(image * repeats + k) * size + i % size]);
+        for (int k = 0; k < repeats; k++) sum += to_float(dy[(place.whole * repeats + k) * size + place.rest]);
         dx[i] = from_float<T>(sum);
     }
 }
@@ -227,8 +233,10 @@ template <class T, int V>
 __global__ void resize(const T* x, T* out, int batch, int h, int w, int oh, int ow, int channels, int aligned) {
     i64 groups = channels / V, units = (i64)batch * oh * ow * groups;
     for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
-        int channel = (int)(unit % groups) * V, at = (int)(unit / groups % ow);
-        int line = (int)(unit / groups / ow % oh), image = (int)(unit / groups / ow / oh);
+        Divided by_channel = divided(unit, groups), by_column = divided(by_channel.whole, ow);
+        Divided by_line = divided(by_column.whole, oh);
+        int channel = (int)by_channel.rest * V, at = (int)by_column.rest;
+        int line = (int)by_line.rest, image = (int)by_line.whole;
         Between rows = between(line, h, oh, aligned), columns = between(at, w, ow, aligned);
         float sum[V] = {};
 #pragma unroll
@@ -265,8 +273,10 @@ __global__ void resize_backward(const T* dy, T* dx, int batch, int h, int w, int
                                 int aligned) {
     i64 groups = channels / V, units = (i64)batch * h * w * groups;
     for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
-        int channel = (int)(unit % groups) * V, at = (int)(unit / groups % w);
-        int line = (int)(unit / groups / w % h), image = (int)(unit / groups / w / h);
+        Divided by_channel = divided(unit, groups), by_column = divided(by_channel.whole, w);
+        Divided by_line = divided(by_column.whole, h);
+        int channel = (int)by_channel.rest * V, at = (int)by_column.rest;
+        int line = (int)by_line.rest, image = (int)by_line.whole;
         int2 rows = reach(line, h, oh, aligned), columns = reach(at, w, ow, aligned);
         float sum[V] = {};
         for (int y = rows.x; y <= rows.y; y++) {

@@ -1,3 +1,32 @@
+// Inner products of a few long rows, at most 16 of each side, in batches and parts: out[z, i, j] = Σ_p a[i, p] b[j, p].
+// A thread has one sum and reads four values at a time, from tiles whose rows begin at different banks.
+__global__ __launch_bounds__(256) void inner_products(const float* a, const float* b, float* out, int m, int n, int k,
+                                                      int parts) {
+    __shared__ __align__(16) float as[16][132], bs[16][132];
+    int batch = blockIdx.x / parts, part = blockIdx.x % parts;
+    int each = ((k + parts - 1) / parts + 127) / 128 * 128, begin = part * each, end = min(k, begin + each);
+    a += (i64)batch * m * k;
+    b += (i64)batch * n * k;
+    int i = threadIdx.x / 16, j = threadIdx.x % 16;
+    float sum = 0.0f;
+    for (int at = begin; at < end; at += 128) {
+        for (int unit = threadIdx.x; unit < 16 * 128; unit += 256) {
+            int row = unit / 128, inner = unit % 128;
+            bool inside = at + inner < end;
+            as[row][inner] = inside && row < m ? a[(i64)row * k + at + inner] : 0.0f;
+            bs[row][inner] = inside && row < n ? b[(i64)row * k + at + inner] : 0.0f;
+        }
+        __syncthreads();
+#pragma unroll 8
+        for (int inner = 0; inner < 128; inner += 4) {
+            float4 x = *(const float4*)&as[i][inner], y = *(const float4*)&bs[j][inner];
+            sum += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+        }
+        __syncthreads();
+    }
+    if (i < m && j < n) out[((i64)blockIdx.x * m + i) * n + j] = sum;
+}
+
 // Products of f32 matrices of any strides, in batches, exactly in f32: classifier-sized ones, and the
 // inner products of masks, which are long and thin and are cut along their inner dimension.
 

@@ -62,24 +62,33 @@ __global__ void norm_statistics(const T* x, const float* sums, float* statistics
     }
 }
 
+// A thread keeps its channels and walks over pixels, so that what belongs to a channel is read once.
 template <class T, int V>
-__global__ void norm_apply(const T* x, const float* statistics, const float* scale, const float* shift,
-                           const T* residual, T* out, i64 batch, i64 pixels, int channels, int groups, int relu) {
-    int vectors = channels / V, per_group = channels / groups;
-    i64 units = batch * pixels * vectors;
-    for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
-        int channel = (int)(unit % vectors) * V;
-        i64 image = unit / vectors / pixels;
+__global__ __launch_bounds__(256) void norm_apply(const T* x, const float* statistics, const float* scale,
+                                                  const float* shift, const T* residual, T* out, i64 pixels,
+                                                  int channels, int groups_of, int relu) {
+    int groups = min(channels / V - (int)blockIdx.y * 256, 256), lines = 256 / groups;
+    int group = threadIdx.x % groups, line = threadIdx.x / groups;
+    int channel = (blockIdx.y * 256 + group) * V, per_group = channels / groups_of;
+    if (line >= lines) return;
+    i64 base = (i64)blockIdx.z * pixels * channels + channel;
+    float mean[V], factor[V], offset[V];
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        const float* s = statistics + ((i64)blockIdx.z * groups_of + (channel + i) / per_group) * 2;
+        mean[i] = s[0], factor[i] = s[1] * scale[channel + i], offset[i] = shift[channel + i];
+    }
+    for (i64 pixel = (i64)blockIdx.x * lines + line; pixel < pixels; pixel += (i64)gridDim.x * lines) {
+        i64 at = base + pixel * channels;
         float v[V], r[V] = {};
-        load<V>(x + unit * V, v);
-        if (residual) load<V>(residual + unit * V, r);
+        load<V>(x + at, v);
+        if (residual) load<V>(residual + at, r);
 #pragma unroll
         for (int i = 0; i < V; i++) {
-            const float* s = statistics + (image * groups + (channel + i) / per_group) * 2;
-            v[i] = (v[i] - s[0]) * s[1] * scale[channel + i] + shift[channel + i] + r[i];
+            v[i] = (v[i] - mean[i]) * factor[i] + offset[i] + r[i];
             if (relu) v[i] = relu_of(v[i]);
         }
-        store<V>(out + unit * V, v);
+        store<V>(out + at, v);
     }
 }
 
@@ -161,23 +170,31 @@ __global__ void norm_group_means(const float* sums, const float* scale, float* m
 
 // dx = (γ dy − mean(γ dy) − x̂ · mean(γ dy x̂)) / σ
 template <class T, int V>
-__global__ void norm_backward(const T* x, const T* dy, const float* statistics, const float* means, const float* scale,
-                              T* dx, i64 batch, i64 pixels, int channels, int groups) {
-    int vectors = channels / V, per_group = channels / groups;
-    i64 units = batch * pixels * vectors;
-    for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
-        int channel = (int)(unit % vectors) * V;
-        i64 image = unit / vectors / pixels;
-        float v[V], d[V];
-        load<V>(x + unit * V, v);
-        load<V>(dy + unit * V, d);
+__global__ __launch_bounds__(256) void norm_backward(const T* x, const T* dy, const float* statistics,
+                                                     const float* means, const float* scale, T* dx, i64 pixels,
+                                                     int channels, int groups_of) {
+    int groups = min(channels / V - (int)blockIdx.y * 256, 256), lines = 256 / groups;
+    int group = threadIdx.x % groups, line = threadIdx.x / groups;
+    int channel = (blockIdx.y * 256 + group) * V, per_group = channels / groups_of;
+    if (line >= lines) return;
+    i64 base = (i64)blockIdx.z * pixels * channels + channel;
+    // dx = (γ dy − a − (x − mean) · b) / σ, everything but dy and x known before.
+    float mean[V], factor[V], plain[V], weighted[V];
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            i64 row = (image * groups + (channel + i) / per_group) * 2;
-            float normalised = (v[i] - statistics[row]) * statistics[row + 1];
-            d[i] = (scale[channel + i] * d[i] - means[row] - normalised * means[row + 1]) * statistics[row + 1];
-        }
-        store<V>(dx + unit * V, d);
+    for (int i = 0; i < V; i++) {
+        i64 row = ((i64)blockIdx.z * groups_of + (channel + i) / per_group) * 2;
+        float inverse = statistics[row + 1];
+        mean[i] = statistics[row], factor[i] = scale[channel + i] * inverse;
+        plain[i] = means[row] * inverse, weighted[i] = means[row + 1] * inverse * inverse;
+    }
+    for (i64 pixel = (i64)blockIdx.x * lines + line; pixel < pixels; pixel += (i64)gridDim.x * lines) {
+        i64 at = base + pixel * channels;
+        float v[V], d[V];
+        load<V>(x + at, v);
+        load<V>(dy + at, d);
+#pragma unroll
+        for (int i = 0; i < V; i++) d[i] = factor[i] * d[i] - plain[i] - (v[i] - mean[i]) * weighted[i];
+        store<V>(dx + at, d);
     }
 }
 

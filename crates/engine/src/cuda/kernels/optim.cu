@@ -1,11 +1,14 @@
 // Adam and weight averages over all parameters at once. Block i works on the piece pieces[i] of some
-// parameter.
+// parameter. A convolution's weights are cast to the activations' type on the way, wherever that was done before.
 
 struct Trained {
     float *value, *m, *v;
     const float* gradient;
     i64 count;
     float rate, decay;
+    // Casts of weights [taps, inputs, outputs], as they are and with channels swapped; each may be absent.
+    void *cast, *swapped;
+    u32 inputs, outputs;
 };
 
 struct Piece {
@@ -33,6 +36,7 @@ __global__ void gradient_norm(const float* partial, float* norm, int count, cons
 }
 
 // Changes nothing where the norm is not finite.
+template <int P>
 __global__ void adam(const Trained* all, const Piece* pieces, const float* norm_of_all, float most, float beta1,
                      float beta2, float epsilon, float correction1, float correction2) {
     float norm = *norm_of_all;
@@ -48,7 +52,15 @@ __global__ void adam(const Trained* all, const Piece* pieces, const float* norm_
         float v = beta2 * p.v[i] + (1.0f - beta2) * g * g;
         p.m[i] = m;
         p.v[i] = v;
-        p.value[i] -= step * m / (sqrtf(v) / correction2 + epsilon) + decay * p.value[i];
+        float value = p.value[i];
+        value -= step * m / (sqrtf(v) / correction2 + epsilon) + decay * value;
+        p.value[i] = value;
+        if (p.cast) ((typename Element<P>::type*)p.cast)[i] = cast_weight<P>(value);
+        if (p.swapped) {
+            u32 input = (u32)i / p.outputs, tap = input / p.inputs;
+            u32 to = (tap * p.outputs + (u32)i % p.outputs) * p.inputs + input % p.inputs;
+            ((typename Element<P>::type*)p.swapped)[to] = cast_weight<P>(value);
+        }
     }
 }
 

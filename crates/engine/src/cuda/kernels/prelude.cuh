@@ -8,6 +8,20 @@ struct bf16 {
 typedef unsigned int u32;
 typedef long long i64;
 
+// Division of sizes, which are seldom above 32 bits: a division of 64 bits takes as long as a read from memory.
+__device__ __forceinline__ i64 quotient(i64 a, i64 b) {
+    return ((a | b) >> 32) == 0 ? (i64)((u32)a / (u32)b) : a / b;
+}
+
+struct Divided {
+    i64 whole, rest;
+};
+
+__device__ __forceinline__ Divided divided(i64 a, i64 b) {
+    i64 whole = quotient(a, b);
+    return Divided{whole, a - whole * b};
+}
+
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float((u32)x.bits << 16); }
 

@@ -18,6 +18,53 @@ __global__ void sum_parts(const float* partial, float* out, int parts, i64 size,
     }
 }
 
+// A row of the table of `sum_many`.
+struct Summed {
+    const float* partial;
+    float* out;
+    i64 size;
+    int parts;
+    u32 first_block;
+};
+
+// out[i] = Σ_part partial[part, i] for many tensors at once; a block adds up 128 sums of one of them.
+__global__ __launch_bounds__(256) void sum_many(const Summed* all, int rows) {
+    __shared__ float4 sums[8][32];
+    int low = 0, high = rows;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (all[middle].first_block <= blockIdx.x) low = middle;
+        else high = middle;
+    }
+    Summed row = all[low];
+    int lane = threadIdx.x % 32, line = threadIdx.x / 32;
+    i64 i = ((i64)(blockIdx.x - row.first_block) * 32 + lane) * 4;
+    int count = (int)min((i64)4, max((i64)0, row.size - i));
+    float sum[4] = {};
+    if (row.size % 4 == 0 && count == 4) {
+#pragma unroll 4
+        for (int part = line; part < row.parts; part += 8) {
+            float4 more = *(const float4*)(row.partial + part * row.size + i);
+            sum[0] += more.x, sum[1] += more.y, sum[2] += more.z, sum[3] += more.w;
+        }
+    } else {
+        for (int part = line; part < row.parts; part += 8)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (j < count) sum[j] += row.partial[part * row.size + i + j];
+    }
+    sums[line][lane] = make_float4(sum[0], sum[1], sum[2], sum[3]);
+    __syncthreads();
+    if (line > 0) return;
+    for (int k = 1; k < 8; k++) {
+        float4 more = sums[k][lane];
+        sum[0] += more.x, sum[1] += more.y, sum[2] += more.z, sum[3] += more.w;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (j < count) row.out[i + j] = sum[j];
+}
+
 // Column sums of dy [segments, rows, channels] in gridDim.x parts per segment (blockIdx.z), dy first
 // kept only where y is positive and written to `out`; y, out and partial may each be absent.
 template <class D, class T, int V>
@@ -81,8 +128,9 @@ __global__ void row_parts_backward(const T* x, const float* y, const float* dy, 
                                    i64 rows, i64 size, int repeats) {
     i64 count = rows * size;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) {
-        i64 row = i / size;
-        float v = to_float(x[i]), t = y[row / repeats * size + i % size], slope;
+        Divided place = divided(i, size);
+        i64 row = place.whole;
+        float v = to_float(x[i]), t = y[quotient(row, repeats) * size + place.rest], slope;
         if (operation == BINARY_CROSS_ENTROPY) {
             float e = expf(-fabsf(v)), positive = 1.0f / (1.0f + e);
             slope = (v >= 0.0f ? positive : e * positive) - t;

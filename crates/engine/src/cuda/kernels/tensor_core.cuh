@@ -63,6 +63,12 @@ __device__ __forceinline__ u32 to_tf32(float x) {
     return result;
 }
 
+// A weight as convolutions take it.
+template <int P> __device__ __forceinline__ typename Element<P>::type cast_weight(float value) {
+    if constexpr (P == TF32) value = __uint_as_float(to_tf32(value));
+    return from_float<typename Element<P>::type>(value);
+}
+
 __device__ __forceinline__ void multiply_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
@@ -108,6 +114,24 @@ __device__ __forceinline__ void multiply(float (&c)[4], const Fragment<P, 4>& a,
             multiply_tf32(c, a.high, b.low[at], b.low[at + 1]);
         }
         multiply_tf32(c, a.high, b.high[at], b.high[at + 1]);
+    }
+}
+
+// Lane t of four holds a[j], pairs of columns 8j + 2t; afterwards the pairs of columns 8t + 2j.
+__device__ __forceinline__ void exchange(float2 (&a)[4], int lane) {
+#pragma unroll
+    for (int bit = 1; bit <= 2; bit *= 2) {
+        bool upper = lane & bit;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (i & bit) continue;
+            int j = i | bit;
+            float2 sent = upper ? a[i] : a[j];
+            sent.x = __shfl_xor_sync(0xffffffffu, sent.x, bit);
+            sent.y = __shfl_xor_sync(0xffffffffu, sent.y, bit);
+            if (upper) a[i] = sent;
+            else a[j] = sent;
+        }
     }
 }
 
