@@ -111,7 +111,7 @@ fn masks_are_packed_as_on_the_cpu() {
             // Every other mask would be empty: its classes are far below no class.
             let each = values.len() / shape[0];
             let mut low = values.clone();
-            for (at, value) in low.iter_mut().enumerate().filter(|(at, _)| at / each % 2 == 0) {
+            for (at, value) in low.iter_mut().enumerate().filter(|(at, _)| (at / each).is_multiple_of(2)) {
                 *value -= if shape[3] == 1 || at % shape[3] > 0 { 20.0 } else { 0.0 };
             }
             let shown = |device: &Device| {
