@@ -144,6 +144,7 @@ impl Mixture {
             let facts = [
                 ("input channels", own.model.input_channels, recipe.model.input_channels),
                 ("classes", own.model.classes, recipe.model.classes),
+                ("neighbouring slices on either side", own.data.context, recipe.data.context),
                 // Probabilities that were stated and ones that were counted are scored differently.
                 ("samples an image", samples(own), samples(members[0].recipe())),
             ];

@@ -89,6 +89,33 @@ impl Volume {
         (0..count).map(|_| self.chain.draw(random)).collect()
     }
 
+    /// Of some candidates the volumes that most draws are nearly the same as, at most so many. A draw is counted in the
+    /// first one that has at least `merge_iou` with it; its share of all draws is the volume's probability.
+    pub fn covering(
+        &self,
+        candidates: Vec<Vec<usize>>,
+        draws: &[Vec<usize>],
+        count: usize,
+        merge_iou: f64,
+    ) -> Vec<VolumeHypothesis> {
+        let near = |candidate: &Vec<usize>| -> Vec<usize> {
+            let same = |at: &usize| self.tables.iou(candidate, &draws[*at]) >= merge_iou;
+            (0..draws.len()).filter(same).collect()
+        };
+        let mut near: Vec<Vec<usize>> = candidates.par_iter().map(near).collect();
+        let mut found = Vec::new();
+        while found.len() < count {
+            // Of equally good ones the first.
+            let best = (0..near.len()).rev().max_by_key(|&at| near[at].len());
+            let Some(best) = best.filter(|&at| !near[at].is_empty()) else { break };
+            let counted = std::mem::take(&mut near[best]);
+            near.iter_mut().for_each(|draws| draws.retain(|draw| counted.binary_search(draw).is_err()));
+            let probability = counted.len() as f64 / draws.len() as f64;
+            found.push(VolumeHypothesis { members: candidates[best].clone(), probability });
+        }
+        found
+    }
+
     /// For each of some volumes the share of others that are nearest to it, by IoU; of equally near ones the first
     /// has it.
     pub fn nearest_shares(&self, volumes: &[VolumeHypothesis], others: &[Vec<usize>]) -> Vec<f64> {

@@ -204,6 +204,17 @@ fn a_long_volume_of_readers_with_habits_has_few_hypotheses() {
         "{:?}",
         best[0].probability
     );
+    // By draws, which lose nothing to the paths that were not followed.
+    let draws = volume.draws(500, &mut Draw::new(1, &["test"], 0));
+    let candidates: Vec<Vec<usize>> =
+        best.iter().map(|one| one.members.clone()).chain(draws[..50].to_vec()).collect();
+    let covering = volume.covering(candidates, &draws, 5, 0.8);
+    let shares: Vec<f64> = covering.iter().map(|one| one.probability).collect();
+    assert!(shares.is_sorted_by(|a, b| a >= b) && shares.iter().sum::<f64>() > 0.95, "{shares:?}");
+    for one in &covering {
+        let near = draws.iter().filter(|draw| volume.tables.iou(draw, &one.members) >= 0.8).count();
+        assert!(one.probability <= near as f64 / 500.0 + 1e-9);
+    }
     let size = volume.size(0);
     let independent: f64 = (0..60)
         .map(|at| {

@@ -19,6 +19,10 @@ const FEW_IMAGES: f32 = 100.0;
 const RULE_DIRECTED: f32 = 0.6;
 /// From this strength on images show which way is up, and flipped ones are unlike any real one.
 const SCENE_DIRECTED: f32 = 1.5;
+/// A share of cases from which on the others do not matter.
+const MOSTLY: f32 = 0.9;
+/// Slices further apart than this, in columns, show something else.
+const FURTHEST_NEIGHBOUR: f32 = 8.0;
 /// A share of empty masks from which on there is something to learn about when they occur.
 const RARELY: f32 = 0.01;
 /// What differs between different answers is thicker than this; between readers' outlines it is thinner.
@@ -38,6 +42,7 @@ pub(super) fn data(plan: &mut Plan, found: &Fingerprint) {
     let resize = working_size(found);
     recipe.data.resize = resize.as_ref().map(|(size, _)| *size);
     plan.because("model.input_channels", "as many as the images have");
+    neighbours(plan, found);
     plan.because("model.classes", "as many foreground classes as the masks have");
     plan.because("data.normalise", why);
     plan.because(
@@ -55,6 +60,28 @@ pub(super) fn data(plan: &mut Plan, found: &Fingerprint) {
     if let Some((_, why)) = resize {
         plan.because("data.resize", why);
     }
+}
+
+/// Neighbouring slices as channels, where the data are volumes.
+fn neighbours(plan: &mut Plan, found: &Fingerprint) {
+    let Some(step) = found.slice_step.filter(|_| found.volume_share >= MOSTLY && found.channels.len() == 1)
+    else {
+        return;
+    };
+    if step.median > FURTHEST_NEIGHBOUR {
+        return;
+    }
+    plan.recipe.data.context = 1;
+    plan.recipe.model.input_channels = plan.recipe.data.slices_together();
+    plan.because(
+        "data.context",
+        format!(
+            "the cases are slices of volumes, {:.1} columns apart: the ones before and after show where a structure \
+             begins and ends",
+            step.median
+        ),
+    );
+    plan.because("model.input_channels", "the slice, the one before and the one after");
 }
 
 fn normalisation(found: &Fingerprint) -> (Normalisation, String) {

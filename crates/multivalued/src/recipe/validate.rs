@@ -54,6 +54,15 @@ impl Recipe {
         if let Normalisation::Range { low, high } = self.data.normalise {
             rule(low < high, "data.normalise", format!("low {low} must be below high {high}"))?;
         }
+        let together = self.data.slices_together();
+        rule(
+            together == 1 || self.model.input_channels == together,
+            "model.input_channels",
+            format!(
+                "{}: with data.context = {} the network sees {together} slices of one channel; set it to {together}",
+                self.model.input_channels, self.data.context
+            ),
+        )?;
         rule(
             m + 1 >= n,
             "model.code_dim",
