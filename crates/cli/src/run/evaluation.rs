@@ -45,7 +45,13 @@ impl Evaluation {
         let (predictions, scores) = model.judge_part(&cases, &parted, judge)?;
         let mut report = summarise(&scores, &settings)?;
         report.volumes = score_volumes(&parted, &predictions, settings.seed)?;
-        Ok(Self { report, skipped: cases.skipped, cases: parted, predictions, verdict: None })
+        Ok(Self {
+            report,
+            skipped: cases.skipped,
+            cases: parted.without_neighbours(),
+            predictions,
+            verdict: None,
+        })
     }
 
     /// The same with a verdict on the training that just ended, or on those of all folds. Of folds no cases are

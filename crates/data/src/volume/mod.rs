@@ -93,7 +93,7 @@ impl Volume {
     /// first one that has at least `merge_iou` with it; its share of all draws is the volume's probability.
     pub fn covering(
         &self,
-        candidates: Vec<Vec<usize>>,
+        candidates: &[Vec<usize>],
         draws: &[Vec<usize>],
         count: usize,
         merge_iou: f64,

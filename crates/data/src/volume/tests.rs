@@ -208,7 +208,7 @@ fn a_long_volume_of_readers_with_habits_has_few_hypotheses() {
     let draws = volume.draws(500, &mut Draw::new(1, &["test"], 0));
     let candidates: Vec<Vec<usize>> =
         best.iter().map(|one| one.members.clone()).chain(draws[..50].to_vec()).collect();
-    let covering = volume.covering(candidates, &draws, 5, 0.8);
+    let covering = volume.covering(&candidates, &draws, 5, 0.8);
     let shares: Vec<f64> = covering.iter().map(|one| one.probability).collect();
     assert!(shares.is_sorted_by(|a, b| a >= b) && shares.iter().sum::<f64>() > 0.95, "{shares:?}");
     for one in &covering {

@@ -41,14 +41,15 @@ impl Coherent {
         }
         let volume = Volume::new(slices.len(), |at| slices[at].weighted())?;
         let merge_iou = keep.merge.unwrap_or(SAME);
-        let most = keep.top.or(keep.list).unwrap_or(MOST);
+        let unless_stated = if keep.merge.is_some() { CANDIDATES } else { MOST };
+        let most = keep.top.or(keep.list).unwrap_or(unless_stated);
         let draws = volume.draws(DRAWS, &mut Draw::new(seed, &["nearest", name], 0));
         let mut hypotheses = volume.hypotheses(CANDIDATES.max(most), merge_iou);
         let exact = hypotheses.iter().map(|one| one.probability).sum::<f64>() >= ENOUGH;
         if !exact {
             let best = hypotheses.into_iter().map(|one| one.members);
-            let candidates = best.chain(draws[..CANDIDATES].iter().cloned()).collect();
-            hypotheses = volume.covering(candidates, &draws, most, merge_iou);
+            let candidates: Vec<Vec<usize>> = best.chain(draws[..CANDIDATES].iter().cloned()).collect();
+            hypotheses = volume.covering(&candidates, &draws, most, merge_iou);
         }
         hypotheses.truncate(most);
         let nearest = volume.nearest_shares(&hypotheses, &draws);

@@ -256,7 +256,14 @@ impl Queue<'_> {
                 Err(failure) => fail(&mut group[at], failure),
             }
         }
-        for (at, said) in whose.into_iter().zip(self.predict(&images)?) {
+        let keeps: Vec<Keep> = whose
+            .iter()
+            .map(|&at| match &group[at] {
+                Some(opened) if opened.slices.len() > 1 => self.keep.of_slices(),
+                _ => *self.keep,
+            })
+            .collect();
+        for (at, said) in whose.into_iter().zip(self.predict(&images, &keeps)?) {
             let Some(opened) = &mut group[at] else { continue };
             match said {
                 Ok(predicted) => opened.predicted.push(predicted),
@@ -285,8 +292,8 @@ impl Queue<'_> {
         Ok(image)
     }
 
-    /// What the model says of images of one size, or why it says nothing of one.
-    fn predict(&self, images: &[Image]) -> Outcome<Vec<Outcome<Predicted>>> {
+    /// What the model says of images of one size, and what is kept of it, or why it says nothing of one.
+    fn predict(&self, images: &[Image], keeps: &[Keep]) -> Outcome<Vec<Outcome<Predicted>>> {
         let all: Vec<&Image> = images.iter().collect();
         let said: Vec<Outcome<Prediction>> = match self.model.mixture().predict(&all).map_err(Failure::from) {
             Ok(said) => said.into_iter().map(Ok).collect(),
@@ -297,9 +304,9 @@ impl Queue<'_> {
                 all.iter().map(alone).collect()
             }
         };
-        let kept = said.into_par_iter().map(|said| {
+        let kept = said.into_par_iter().zip(keeps).map(|(said, keep)| {
             let said = said?;
-            let (kept, loss) = self.keep.of(&said)?;
+            let (kept, loss) = keep.of(&said)?;
             Ok(Predicted::new(&said, &kept, loss))
         });
         Ok(kept.collect())
