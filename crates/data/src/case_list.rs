@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::dataset::{Packed, Roster};
 use crate::volume::slices::volumes;
-use crate::{Case, Error, Image, Result};
+use crate::{Case, Error, Grid, Image, Result};
 
 /// Most cases that [`CaseList::chunks`] puts together.
 const TOGETHER: usize = 32;
@@ -68,15 +68,15 @@ impl Held {
         }
     }
 
-    fn resampled(&self, size: [usize; 2], made: &[(Arc<Packed>, Arc<Packed>)]) -> Self {
+    fn resampled(&self, grid: Grid, made: &[(Arc<Packed>, Arc<Packed>)]) -> Self {
         match self {
-            Self::Memory(case) => Self::Memory(Arc::new(case.resampled(size))),
+            Self::Memory(case) => Self::Memory(Arc::new(case.resampled(grid))),
             Self::Disk(packed, at) => {
                 let (_, to) = made.iter().find(|(from, _)| Arc::ptr_eq(from, packed)).expect("made above");
                 Self::Disk(to.clone(), *at)
             }
             Self::Between(three) => {
-                Self::Between(Box::new(three.each_ref().map(|one| one.resampled(size, made))))
+                Self::Between(Box::new(three.each_ref().map(|one| one.resampled(grid, made))))
             }
         }
     }
@@ -229,15 +229,15 @@ impl CaseList {
         Roster::new(members.collect())
     }
 
-    /// The same cases in another size. Those on disk get a file of their own beside the first one.
-    pub fn resampled(&self, size: [usize; 2]) -> Result<Self> {
+    /// The same cases on another grid. Those on disk get a file of their own beside the first one.
+    pub fn resampled(&self, grid: Grid) -> Result<Self> {
         let mut made: Vec<(Arc<Packed>, Arc<Packed>)> = Vec::new();
         for packed in self.0.iter().flat_map(Held::files) {
             if !made.iter().any(|(from, _)| Arc::ptr_eq(from, packed)) {
-                made.push((packed.clone(), Arc::new(packed.resampled(size)?)));
+                made.push((packed.clone(), Arc::new(packed.resampled(grid)?)));
             }
         }
-        Ok(Self(self.0.par_iter().map(|held| held.resampled(size, &made)).collect()))
+        Ok(Self(self.0.par_iter().map(|held| held.resampled(grid, &made)).collect()))
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn chunks_are_bounded_in_number_and_bytes() {
-        assert_eq!(list(&[]).chunks(), []);
+        assert!(list(&[]).chunks().is_empty());
         assert_eq!(list(&[4; 70]).chunks(), [0..32, 32..64, 64..70]);
         // 6000 x 6000 pixels are 137 MiB.
         assert_eq!(list(&[6000, 6000, 4, 4]).chunks(), [0..1, 1..4]);
@@ -295,7 +295,7 @@ mod tests {
         );
         assert_eq!(joined.size(0), [1, 1, 3]);
         assert_eq!((joined.id(0), joined.roster().hash()), ("v/slice-1", alone.roster().hash()));
-        assert_eq!(joined.resampled([2, 2]).unwrap().get(0).unwrap().image.pixels().len(), 12);
+        assert_eq!(joined.resampled(Grid::Size([2, 2])).unwrap().get(0).unwrap().image.pixels().len(), 12);
         assert_eq!(joined.without_neighbours().get(3).unwrap(), alone.get(3).unwrap());
         assert!(joined.with_neighbours().unwrap_err().to_string().contains("data.context"));
     }

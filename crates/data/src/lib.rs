@@ -49,3 +49,4 @@ pub use compact::{CompactMask, Predictions};
 pub use error::{Error, Result};
 pub use image::{Geometry, Image};
 pub use mask::Mask;
+pub use resample::Grid;

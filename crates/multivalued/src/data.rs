@@ -145,6 +145,7 @@ fn named_by(recipe: &DataRecipe) -> DataRecipe {
         test_share: usual.test_share,
         normalise: usual.normalise,
         resize: usual.resize,
+        spacing: usual.spacing,
         context: usual.context,
         ..recipe.clone()
     }

@@ -17,9 +17,9 @@ pub use reference::reference;
 pub use text::{BUILT_IN, Key, keys, suggestion};
 
 use crate::Result;
-use multivalued_data::CaseList;
 use multivalued_data::augment::Augmentation;
 use multivalued_data::normalise::Normalisation;
+use multivalued_data::{CaseList, Grid};
 use serde::{Deserialize, Serialize};
 
 /// A whole recipe.
@@ -85,11 +85,20 @@ pub struct DataRecipe {
     pub normalise: Normalisation,
     /// Width and height that images are brought to before the network sees them; outputs are brought back.
     pub resize: Option<[usize; 2]>,
+    /// Distance of columns and rows, in the files' unit, that images are brought to before the network sees them;
+    /// outputs are brought back. 0 for none.
+    pub spacing: f32,
     /// Neighbouring slices on either side that the network sees as further channels; 0 for none.
     pub context: usize,
 }
 
 impl DataRecipe {
+    /// What images are brought to, if anything.
+    pub fn grid(&self) -> Option<Grid> {
+        let spacing = (self.spacing > 0.0).then_some(Grid::Spacing(self.spacing));
+        self.resize.map(Grid::Size).or(spacing)
+    }
+
     /// Images that the network sees of each case: itself, and its neighbours.
     pub fn slices_together(&self) -> usize {
         1 + 2 * self.context
@@ -128,6 +137,7 @@ impl Default for DataRecipe {
             seed: 1,
             normalise: Normalisation::MinMax,
             resize: None,
+            spacing: 0.0,
             context: 0,
         }
     }

@@ -96,8 +96,8 @@ pub fn planned(
     let found = Fingerprint::of(&train)?;
     complain_lines(&table(&found, validation.len()));
     let mut plan = Plan::new(&found, train.len(), validation.len(), device.computes_beside());
-    let DataRecipe { validation_share, normalise, resize, context, .. } = plan.recipe.data.clone();
-    plan.recipe.data = DataRecipe { validation_share, normalise, resize, context, ..data.clone() };
+    let DataRecipe { validation_share, normalise, resize, spacing, context, .. } = plan.recipe.data.clone();
+    plan.recipe.data = DataRecipe { validation_share, normalise, resize, spacing, context, ..data.clone() };
     if let Some(model) = from {
         plan.start_from(model);
     }

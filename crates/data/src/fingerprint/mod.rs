@@ -80,6 +80,9 @@ pub struct Fingerprint {
     pub height: Spread,
     /// Distance of two columns in the files' unit, mostly millimetres; none where no file states it.
     pub spacing: Option<Spread>,
+    /// The longer side times the distance of columns, where all files state it.
+    #[serde(default)]
+    pub extent: Option<Spread>,
     /// Cases that are slices of a volume of at least three slices whose distance is stated, as a share of all.
     #[serde(default)]
     pub volume_share: f32,
@@ -127,6 +130,11 @@ impl Fingerprint {
             *raters.entry(rater.clone()).or_default() += 1;
         }
         let sum = |of: fn(&Counted) -> usize| counted.iter().map(of).sum::<usize>();
+        let extents: Option<Vec<f32>> = counted
+            .iter()
+            .enumerate()
+            .map(|(at, one)| Some(one.spacing? * cases.size(at)[0].max(cases.size(at)[1]) as f32))
+            .collect();
         let spacings: Vec<f32> = counted.iter().filter_map(|one| one.spacing).collect();
         let of_volumes = volumes(cases).into_iter().filter(|volume| volume.slices.len() > 2);
         let steps: Vec<f32> =
@@ -142,6 +150,7 @@ impl Fingerprint {
             width: spread(&|at| cases.size(at)[0]),
             height: spread(&|at| cases.size(at)[1]),
             spacing: (!spacings.is_empty()).then(|| Spread::of(spacings)),
+            extent: extents.map(Spread::of),
             volume_share: share(steps.len(), cases.len()),
             slice_step: (!steps.is_empty()).then(|| Spread::of(steps)),
             channels: intensity::channels(&measured.iter().map(|one| &one.channels[..]).collect::<Vec<_>>()),

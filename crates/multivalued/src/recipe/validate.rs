@@ -54,6 +54,11 @@ impl Recipe {
         if let Normalisation::Range { low, high } = self.data.normalise {
             rule(low < high, "data.normalise", format!("low {low} must be below high {high}"))?;
         }
+        rule(
+            self.data.spacing == 0.0 || self.data.resize.is_none(),
+            "data.spacing",
+            "images are brought to one spacing or to one size (data.resize), not to both; remove one".into(),
+        )?;
         let together = self.data.slices_together();
         rule(
             together == 1 || self.model.input_channels == together,
