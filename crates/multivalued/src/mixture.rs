@@ -17,7 +17,7 @@
 use crate::predict::settle;
 use crate::recipe::{MethodKind, Recipe};
 use crate::train::checkpoint;
-use crate::{Error, Predictor, Result, shipped};
+use crate::{Error, Limit, Predictor, Result, shipped};
 use multivalued_data::{Hypothesis, Image, Prediction, files};
 use multivalued_engine::Device;
 use rayon::prelude::*;
@@ -177,6 +177,12 @@ impl Mixture {
         self.members = members.collect::<Result<_>>()?;
         self.recipe.predict.views = views;
         Ok(self)
+    }
+
+    /// The same within a limit of memory, which each member keeps by itself: they predict one after the other.
+    pub fn within(mut self, limit: &Limit) -> Self {
+        self.members = self.members.into_iter().map(|member| member.within(limit.clone())).collect();
+        self
     }
 
     /// What the members have in common; of one alone its recipe.

@@ -11,16 +11,18 @@ mod settings;
 mod sizes;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
 use existing::Policy;
 use inputs::Inputs;
+use multivalued::Limit;
 use multivalued_data::dataset::Layout;
 use output::{Output, Written, refuse_links};
 use queue::{Event, Queue, Task};
 
-use super::options::{level, share};
+use super::options::{bytes, level, share};
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
@@ -29,7 +31,7 @@ use crate::run::counting::Counting;
 use crate::run::keep::Keep;
 use crate::run::levels;
 use crate::run::likeness;
-use crate::run::model::RunModel;
+use crate::run::model::{RunModel, usual_memory};
 use crate::terminal::{complain, say};
 
 /// Slices of one size that are predicted together: whole batches of the predictor.
@@ -79,6 +81,10 @@ pub struct Predict {
     /// Views of each image to average [default: the recipe's predict.views]
     #[arg(long, value_name = "N")]
     views: Option<usize>,
+    /// Memory that computing an image may take, as 2GiB; larger images are computed in strips, with the same result
+    /// [default: half of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    memory: Option<u64>,
     /// Also write maps in the input's format: the mean probability of each class, and the pixels' entropy
     #[arg(long)]
     maps: bool,
@@ -106,6 +112,8 @@ impl Predict {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
         let model = RunModel::of_path(&self.run, &device)?.with_views(self.views)?;
+        let limit = Limit { bytes: self.memory.or_else(|| usual_memory(&device)), told: Some(strips_told()) };
+        let model = model.within(&limit);
         let coverage = self.coverage.map(|level| levels::at(&RunFolder::at(&self.run), level)).transpose()?;
         let fingerprint = likeness::fingerprint(&RunFolder::at(&self.run))?;
         let Inputs { all: inputs, faults } =
@@ -255,6 +263,18 @@ impl Tally {
             ))),
         }
     }
+}
+
+/// Shows how far the strips of a large image are.
+fn strips_told() -> Arc<dyn Fn(usize, usize) + Send + Sync> {
+    let counting: Mutex<Option<Counting>> = Mutex::new(None);
+    Arc::new(move |done, total| {
+        let mut counting = counting.lock().unwrap_or_else(PoisonError::into_inner);
+        counting.get_or_insert_with(Counting::of_strips).reached_of(done, total);
+        if done == total {
+            *counting = None;
+        }
+    })
 }
 
 fn counted(count: usize, what: &str) -> String {
