@@ -34,6 +34,14 @@ impl Image {
         Self { width, height, channels, pixels, geometry: None }
     }
 
+    /// The planes of several images of one size as those of one, with the geometry of the middle one.
+    pub fn joined(images: &[&Self]) -> Self {
+        let middle = images[images.len() / 2];
+        let pixels = images.iter().flat_map(|image| &image.pixels).copied().collect();
+        let channels = images.iter().map(|image| image.channels).sum();
+        Self { geometry: middle.geometry.clone(), ..Self::new(middle.width, middle.height, channels, pixels) }
+    }
+
     /// Columns.
     pub fn width(&self) -> usize {
         self.width

@@ -14,6 +14,7 @@
 //! | [`agreement`] | how far the raters of a study agree |
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
+//! | [`volume`] | what a model says of slices as a distribution over whole volumes |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
 //! | [`memory`] | how much memory may be taken now |
 //! | [`files`] | writing so that nobody meets half a file, and never through a link |
@@ -40,6 +41,7 @@ pub mod normalise;
 pub mod report;
 mod resample;
 pub mod synthetic;
+pub mod volume;
 
 pub use case::{Annotation, Case, Hypothesis, Mode, Prediction};
 pub use case_list::CaseList;
@@ -47,3 +49,4 @@ pub use compact::{CompactMask, Predictions};
 pub use error::{Error, Result};
 pub use image::{Geometry, Image};
 pub use mask::Mask;
+pub use resample::Grid;

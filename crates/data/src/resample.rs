@@ -1,7 +1,45 @@
 //! Images, masks and cases in another size: what the network sees where images are too large or differ in
 //! size, and the way back.
 
+use std::fmt;
+
 use crate::{Annotation, Case, Image, Mask, Mode};
+
+/// The longest side of an image that is brought to a spacing.
+const MOST_SIDE: f64 = 4096.0;
+
+/// The pixels that images are brought to before the network sees them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Grid {
+    /// So many columns and rows.
+    Size([usize; 2]),
+    /// Columns and rows at this distance, in the files' unit; an image that states none stays as it is.
+    Spacing(f32),
+}
+
+impl Grid {
+    /// Columns and rows of an image there.
+    pub fn of(&self, image: &Image) -> [usize; 2] {
+        let own = [image.width(), image.height()];
+        match (self, &image.geometry) {
+            (Self::Size(size), _) => *size,
+            (Self::Spacing(wanted), Some(geometry)) => std::array::from_fn(|axis| {
+                let pixels = own[axis] as f64 * f64::from(geometry.spacing[axis]) / f64::from(*wanted);
+                if pixels.is_finite() { pixels.round().clamp(1.0, MOST_SIDE) as usize } else { own[axis] }
+            }),
+            (Self::Spacing(_), None) => own,
+        }
+    }
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Size([width, height]) => write!(f, "{width}x{height}"),
+            Self::Spacing(distance) => write!(f, "{distance}mm"),
+        }
+    }
+}
 
 /// For each place of a resampled line, the first source pixel and the weights from there on; they sum to one.
 ///
@@ -83,8 +121,9 @@ impl Mask {
 }
 
 impl Case {
-    /// The case with image, annotations and truth in another size.
-    pub fn resampled(&self, size: [usize; 2]) -> Self {
+    /// The case with image, annotations and truth on another grid.
+    pub fn resampled(&self, grid: Grid) -> Self {
+        let size = grid.of(&self.image);
         Self {
             id: self.id.clone(),
             group: self.group.clone(),
@@ -104,6 +143,7 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Geometry;
     use crate::metric::overlap::iou;
 
     #[test]
@@ -115,6 +155,21 @@ mod tests {
         let stripes = Image::new(64, 1, 1, (0..64).map(|x| (x % 2) as f32).collect());
         // Every second pixel is bright: what is left is grey, not stripes of another width.
         assert!(stripes.resampled([16, 1]).pixels()[2..14].iter().all(|value| (value - 0.5).abs() < 0.05));
+    }
+
+    #[test]
+    fn a_spacing_gives_every_image_its_own_size() {
+        let mut image = Image::new(100, 60, 1, vec![0.0; 6000]);
+        let grid = Grid::Spacing(0.8);
+        assert_eq!((grid.of(&image), grid.to_string()), ([100, 60], "0.8mm".into()), "no spacing is stated");
+        let geometry = |spacing| Some(Geometry { spacing, affine: None });
+        image.geometry = geometry([0.4, 0.8, 5.0]);
+        assert_eq!(grid.of(&image), [50, 60]);
+        for odd in [0.0, f32::NAN, f32::INFINITY, 1e9] {
+            image.geometry = geometry([odd, odd, 1.0]);
+            assert!(grid.of(&image).iter().all(|side| (1..=4096).contains(side)), "{odd}");
+        }
+        assert_eq!(Grid::Size([7, 9]).of(&image), [7, 9]);
     }
 
     #[test]

@@ -56,4 +56,4 @@ pub use stage::Stage;
 pub use tape::listing::Listed;
 pub use tape::{Gradients, Tape, Var};
 pub use tensor::{Device, Tensor};
-pub use views::{PackedMasks, Placement, WaysBack};
+pub use views::{NEAR_HIGHEST, PackedMasks, Placement, WaysBack};

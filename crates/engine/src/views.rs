@@ -108,7 +108,7 @@ impl Tensor {
 }
 
 /// How far below the highest logit the pixels of a mask may lie that would have none: e times its odds.
-pub(crate) const NEAR_HIGHEST: f32 = 1.0;
+pub const NEAR_HIGHEST: f32 = 1.0;
 
 /// Masks of logits on their device: a bit for each pixel and class, which is what travels.
 pub struct PackedMasks([Tensor; 2]);

@@ -130,8 +130,8 @@ impl TrainingSet {
     /// stay there.
     pub fn new(cases: impl Into<CaseList>, recipe: &Recipe, device: &Device) -> Result<Self> {
         let cases = cases.into();
-        let cases = match recipe.data.resize {
-            Some(size) => cases.resampled(size)?,
+        let cases = match recipe.data.grid() {
+            Some(grid) => cases.resampled(grid)?,
             None => cases,
         };
         if cases.is_empty() {

@@ -106,10 +106,11 @@ impl Collection {
     pub fn splits(&self, recipe: &DataRecipe) -> Result<Splits> {
         let hash = self.roster.hash().to_string();
         let (skipped, mut notes) = (self.skipped.clone(), self.notes.clone());
+        let cases = recipe.in_context(self.cases.clone())?;
         if !self.is_given() && recipe.path.is_empty() && recipe.folds == 0 {
             let (from, to) = (recipe.train_count, recipe.train_count + recipe.validation_count);
             let [train, validation, test] =
-                [0..from, from..to, to..self.cases.len()].map(|part| self.cases.select(part));
+                [0..from, from..to, to..cases.len()].map(|part| cases.select(part));
             return Ok(Splits { train, validation, test, hash, skipped, notes });
         }
         if self.stated.is_some() && recipe.folds > 0 {
@@ -119,7 +120,7 @@ impl Collection {
                 recipe.path, recipe.folds
             ));
         }
-        let mut parts = Splits::parts(&self.cases, &self.roster, self.stated.clone(), recipe)?;
+        let mut parts = Splits::parts(&cases, &self.roster, self.stated.clone(), recipe)?;
         if !parts.contains_key(TRAIN) {
             let parts: Vec<_> = parts.into_keys().collect();
             return Err(multivalued_data::Error::dataset(
@@ -144,6 +145,8 @@ fn named_by(recipe: &DataRecipe) -> DataRecipe {
         test_share: usual.test_share,
         normalise: usual.normalise,
         resize: usual.resize,
+        spacing: usual.spacing,
+        context: usual.context,
         ..recipe.clone()
     }
 }

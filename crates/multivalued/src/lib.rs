@@ -59,7 +59,7 @@ pub use mixture::Mixture;
 pub use model::{Model, simplex_etf};
 pub use network::Network;
 pub use plan::Plan;
-pub use predict::Predictor;
+pub use predict::{Limit, Predictor};
 pub use recipe::Recipe;
 pub use train::Trainer;
 pub use verdict::{Trained, Trivial, Verdict};

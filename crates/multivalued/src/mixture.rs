@@ -17,7 +17,7 @@
 use crate::predict::settle;
 use crate::recipe::{MethodKind, Recipe};
 use crate::train::checkpoint;
-use crate::{Error, Predictor, Result, shipped};
+use crate::{Error, Limit, Predictor, Result, shipped};
 use multivalued_data::{Hypothesis, Image, Prediction, files};
 use multivalued_engine::Device;
 use rayon::prelude::*;
@@ -144,6 +144,7 @@ impl Mixture {
             let facts = [
                 ("input channels", own.model.input_channels, recipe.model.input_channels),
                 ("classes", own.model.classes, recipe.model.classes),
+                ("neighbouring slices on either side", own.data.context, recipe.data.context),
                 // Probabilities that were stated and ones that were counted are scored differently.
                 ("samples an image", samples(own), samples(members[0].recipe())),
             ];
@@ -176,6 +177,12 @@ impl Mixture {
         self.members = members.collect::<Result<_>>()?;
         self.recipe.predict.views = views;
         Ok(self)
+    }
+
+    /// The same within a limit of memory, which each member keeps by itself: they predict one after the other.
+    pub fn within(mut self, limit: &Limit) -> Self {
+        self.members = self.members.into_iter().map(|member| member.within(limit.clone())).collect();
+        self
     }
 
     /// What the members have in common; of one alone its recipe.

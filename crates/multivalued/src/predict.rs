@@ -9,13 +9,14 @@
 #[cfg(test)]
 mod cuda;
 mod fit;
+mod large;
 mod views;
 
 use crate::batch::interleaved;
 use crate::error::caught;
 use crate::model::Model;
 use crate::network::Network;
-use crate::recipe::{CodeEntry, ModelRecipe, Recipe};
+use crate::recipe::{CodeEntry, ModelRecipe, PredictRecipe, Recipe};
 use crate::temperature::Temperature;
 use crate::{Error, Result};
 use multivalued_data::metric::overlap::iou;
@@ -31,7 +32,20 @@ use views::Views;
 pub struct Predictor {
     network: Network,
     recipe: Recipe,
+    limit: Limit,
 }
+
+/// How much memory a prediction may take, and who hears of the strips that a large image is computed in.
+#[derive(Clone, Default)]
+pub struct Limit {
+    /// Bytes; none for as many as it takes.
+    pub bytes: Option<u64>,
+    /// Called with the number of strips that are computed, and of how many.
+    pub told: Option<Told>,
+}
+
+/// Whoever hears of strips.
+pub type Told = Arc<dyn Fn(usize, usize) + Send + Sync>;
 
 /// What the networks are given at once. The same on every machine with such a device, so that results are, too.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +70,13 @@ impl Load {
 impl Predictor {
     /// A predictor from trained networks and the recipe they were trained by.
     pub fn new(network: Network, recipe: &Recipe) -> Self {
-        Self { network, recipe: recipe.clone() }
+        Self { network, recipe: recipe.clone(), limit: Limit::default() }
+    }
+
+    /// The same within a limit of memory: images that would need more are computed in strips, with the same result.
+    pub fn within(mut self, limit: Limit) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// The same with another number of views of each image (`predict.views`).
@@ -80,7 +100,7 @@ impl Predictor {
     /// channels than the networks take, no pixels, or values that are no numbers.
     pub fn predict(&self, images: &[&Image]) -> Result<Vec<Prediction>> {
         self.check(images)?;
-        predict_images(&self.network, &self.recipe, images)
+        predict_images(&self.network, &self.recipe, images, &self.limit)
     }
 
     /// Refuses images that [`predict`](Self::predict) would refuse.
@@ -125,14 +145,20 @@ pub fn predict_cases(
     cases: &[impl Borrow<Case>],
 ) -> Result<Vec<Prediction>> {
     let images: Vec<&Image> = cases.iter().map(|case| &case.borrow().image).collect();
-    predict_images(network, recipe, &images)
+    predict_images(network, recipe, &images, &Limit::default())
 }
 
-fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Result<Vec<Prediction>> {
+fn predict_images(
+    network: &Network,
+    recipe: &Recipe,
+    images: &[&Image],
+    limit: &Limit,
+) -> Result<Vec<Prediction>> {
     let mut out = Vec::with_capacity(images.len());
     let mut rest = images;
     while let Some(first) = rest.first() {
-        let size = |image: &Image| recipe.data.resize.unwrap_or([image.width(), image.height()]);
+        let grid = recipe.data.grid();
+        let size = |image: &Image| grid.map_or([image.width(), image.height()], |grid| grid.of(image));
         let (views, load) = (recipe.predict.views, Load::of(network.device()));
         let held = encoding_values(&recipe.model, size(first)) * views;
         let most = (load.views / views).min(load.values / held.max(1)).max(1);
@@ -146,10 +172,15 @@ fn predict_images(network: &Network, recipe: &Recipe, images: &[&Image]) -> Resu
             })
             .collect();
         // Inside the pool, so that the many small parallel loops start without waking it.
-        let mut predictions = caught(|| rayon::scope(|_| network.predict_batch(recipe, &images)))?;
+        let mut predictions = caught(|| {
+            rayon::scope(|_| match large::exceeds(network, recipe, size(first), limit)? {
+                None => network.predict_batch(recipe, &images),
+                Some(large) => images.into_iter().map(|image| large.predict(image)).collect(),
+            })
+        })?;
         let temperature = Temperature::of(&recipe.predict);
         predictions.par_iter_mut().for_each(|prediction| temperature.apply(prediction));
-        if recipe.data.resize.is_some() {
+        if grid.is_some() {
             predictions.par_iter_mut().zip(&rest[..alike]).for_each(|(prediction, image)| {
                 for hypothesis in &mut prediction.hypotheses {
                     hypothesis.mask = hypothesis.mask.resampled([image.width(), image.height()]);
@@ -290,13 +321,10 @@ fn predict_in_turns(
     // By image, where the model has a head for the empty mask.
     let mut empty = empty.chunks_exact(views.len()).map(|of_views| mean_row(of_views, 1)[0]);
     let empty: Vec<Option<f32>> = rows.iter().map(|_| empty.next()).collect();
-    let best = |row: &[f32]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0);
-    let is_kept = |row: &[f32], j: usize| row[j] >= options.min_probability || best(row) == j;
+    let is_kept = |row: &[f32], j: usize| is_kept(options, row, j);
     let kept: Vec<usize> = (0..active.len()).filter(|&j| rows.iter().any(|row| is_kept(row, j))).collect();
     let most = parts.iter().map(Part::len).max().unwrap_or(1);
     let turns = turns(&kept, outputs_within(at_once, &model.recipe, most, size));
-    // What is added to the logits for the outlines further out and further in.
-    let moved: &[f32] = if options.spread > 0.0 { &[options.spread, -options.spread] } else { &[] };
     // By turn, the sums over the views so far where an image's views do not fit into one part.
     let mut sums: Vec<Option<Tensor>> = vec![None; turns.len()];
     let (mut whose, mut packed) = (Vec::new(), Vec::new());
@@ -310,47 +338,76 @@ fn predict_in_turns(
                 *sum = Some(mean);
             } else {
                 whose.push((part.images.clone(), *turn));
-                let mean = Var::constant(mean);
-                // Where a head of its own says how probable the empty mask is, the codes say what there is if there
-                // is anything: an empty mask of theirs would count the same chance twice.
-                packed.push(match model.recipe.empty_head {
-                    true => mean.tensor().pack_masks_with_pixels(),
-                    false => mean.tensor().pack_masks(),
-                });
-                packed.extend(moved.iter().map(|&by| mean.add_scalar(by).into_tensor().pack_masks()));
+                packed.extend(packed_outlines(recipe, mean));
             }
         }
     }
     let mut found: Vec<Vec<Hypothesis>> = rows.iter().map(|_| Vec::new()).collect();
     let masks = masks_of(&packed, size, model.recipe.classes)?;
-    for ((images, turn), outlines) in whose.into_iter().zip(masks.chunks_exact(1 + moved.len())) {
+    for ((images, turn), outlines) in whose.into_iter().zip(masks.chunks_exact(1 + moves(options).len())) {
         let first = images.start;
         let of_images = found[images.clone()].par_iter_mut().zip(&rows[images.clone()]).zip(images);
         of_images.for_each(|((found, row), image)| {
             for (at, &j) in turn.iter().enumerate().filter(|(_, j)| is_kept(row, **j)) {
-                let own = |masks: &'_ Vec<Mask>| masks[(image - first) * turn.len() + at].clone();
-                for outline in outlines {
-                    // A small mask would vanish; whether there is anything is another question.
-                    let mask = Some(own(outline)).filter(|mask| !mask.is_empty());
-                    let mask = mask.unwrap_or_else(|| own(&outlines[0]));
-                    let probability = row[j] / outlines.len() as f32;
-                    found.push(Hypothesis { mask, probability, code: active[j] });
-                }
+                let own = |masks: &Vec<Mask>| masks[(image - first) * turn.len() + at].clone();
+                found.extend(outlined(outlines.iter().map(own).collect(), row[j], active[j]));
             }
         });
     }
-    let settled = found.into_par_iter().zip(empty).map(|(mut hypotheses, empty)| {
-        if let Some(empty) = empty {
-            hypotheses.iter_mut().for_each(|one| one.probability *= 1.0 - empty);
-            let mask = Mask::empty(size[0], size[1], model.recipe.classes);
-            let code = model.recipe.code_count;
-            hypotheses.push(Hypothesis { mask, probability: empty, code });
-            hypotheses.retain(|one| one.probability >= options.min_probability);
-        }
-        hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
-        settle(hypotheses, options.merge_iou)
-    });
-    Ok(settled.collect())
+    let settled = found.into_par_iter().zip(empty);
+    Ok(settled.map(|(hypotheses, empty)| settled_with(recipe, size, hypotheses, empty)).collect())
+}
+
+/// Whether a code's output is generated: it has at least ε, or none has more.
+fn is_kept(options: &PredictRecipe, row: &[f32], j: usize) -> bool {
+    let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0);
+    row[j] >= options.min_probability || best == j
+}
+
+/// What is added to the logits for the outlines further out and further in; the outline itself is the first.
+fn moves(options: &PredictRecipe) -> Vec<f32> {
+    if options.spread > 0.0 { vec![options.spread, -options.spread] } else { Vec::new() }
+}
+
+/// The masks that logits of whole images state, then those with their outlines moved.
+fn packed_outlines(recipe: &Recipe, logits: Tensor) -> Vec<PackedMasks> {
+    let logits = Var::constant(logits);
+    // Where a head of its own says how probable the empty mask is, the codes say what there is if there is anything:
+    // an empty mask of theirs would count the same chance twice.
+    let own = match recipe.model.empty_head {
+        true => logits.tensor().pack_masks_with_pixels(),
+        false => logits.tensor().pack_masks(),
+    };
+    let moved = moves(&recipe.predict).into_iter();
+    let moved = moved.map(|by| logits.add_scalar(by).into_tensor().pack_masks());
+    [own].into_iter().chain(moved).collect()
+}
+
+/// The outlines of a code's mask, which share its probability.
+fn outlined(outlines: Vec<Mask>, probability: f32, code: usize) -> Vec<Hypothesis> {
+    let probability = probability / outlines.len() as f32;
+    let own = outlines[0].clone();
+    // A small mask would vanish; whether there is anything is another question.
+    let sound = |mask: Mask| if mask.is_empty() { own.clone() } else { mask };
+    outlines.into_iter().map(|mask| Hypothesis { mask: sound(mask), probability, code }).collect()
+}
+
+/// The prediction of the codes' masks, and of the empty mask where a head of its own says how probable that is.
+fn settled_with(
+    recipe: &Recipe,
+    size: [usize; 2],
+    mut hypotheses: Vec<Hypothesis>,
+    empty: Option<f32>,
+) -> Prediction {
+    let (model, options) = (&recipe.model, &recipe.predict);
+    if let Some(empty) = empty {
+        hypotheses.iter_mut().for_each(|one| one.probability *= 1.0 - empty);
+        let mask = Mask::empty(size[0], size[1], model.classes);
+        hypotheses.push(Hypothesis { mask, probability: empty, code: model.code_count });
+        hypotheses.retain(|one| one.probability >= options.min_probability);
+    }
+    hypotheses.sort_by(|a, b| b.probability.total_cmp(&a.probability).then(a.code.cmp(&b.code)));
+    settle(hypotheses, options.merge_iou)
 }
 
 /// The masks that were packed where the networks computed. An error where a logit was not finite.
@@ -588,10 +645,7 @@ mod tests {
         }
         assert!(pixels.0 > 0 && pixels.1 * 100 <= pixels.0, "{pixels:?}");
         // One view of the same images says something else.
-        let one = Recipe {
-            predict: crate::recipe::PredictRecipe { views: 1, ..recipe.predict.clone() },
-            ..recipe.clone()
-        };
+        let one = Recipe { predict: PredictRecipe { views: 1, ..recipe.predict.clone() }, ..recipe.clone() };
         assert_ne!(predict_batch(model, &one, &pictures()).unwrap(), upright);
     }
 

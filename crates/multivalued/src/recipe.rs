@@ -16,8 +16,10 @@ pub use method::{MethodKind, MethodRecipe};
 pub use reference::reference;
 pub use text::{BUILT_IN, Key, keys, suggestion};
 
+use crate::Result;
 use multivalued_data::augment::Augmentation;
 use multivalued_data::normalise::Normalisation;
+use multivalued_data::{CaseList, Grid};
 use serde::{Deserialize, Serialize};
 
 /// A whole recipe.
@@ -83,6 +85,36 @@ pub struct DataRecipe {
     pub normalise: Normalisation,
     /// Width and height that images are brought to before the network sees them; outputs are brought back.
     pub resize: Option<[usize; 2]>,
+    /// Distance of columns and rows, in the files' unit, that images are brought to before the network sees them;
+    /// outputs are brought back. 0 for none.
+    pub spacing: f32,
+    /// Neighbouring slices on either side that the network sees as further channels; 0 for none.
+    pub context: usize,
+}
+
+impl DataRecipe {
+    /// What images are brought to, if anything.
+    pub fn grid(&self) -> Option<Grid> {
+        let spacing = (self.spacing > 0.0).then_some(Grid::Spacing(self.spacing));
+        self.resize.map(Grid::Size).or(spacing)
+    }
+
+    /// Images that the network sees of each case: itself, and its neighbours.
+    pub fn slices_together(&self) -> usize {
+        1 + 2 * self.context
+    }
+
+    /// Cases as the network sees them.
+    pub fn in_context(&self, cases: CaseList) -> Result<CaseList> {
+        Ok(if self.context == 0 { cases } else { cases.with_neighbours()? })
+    }
+}
+
+impl Recipe {
+    /// Channels of an image by itself, without its neighbours.
+    pub fn image_channels(&self) -> usize {
+        self.model.input_channels / self.data.slices_together()
+    }
 }
 
 impl Default for DataRecipe {
@@ -105,6 +137,8 @@ impl Default for DataRecipe {
             seed: 1,
             normalise: Normalisation::MinMax,
             resize: None,
+            spacing: 0.0,
+            context: 0,
         }
     }
 }

@@ -80,7 +80,7 @@ impl FromStr for Bound {
 impl Bound {
     /// Nothing where it holds, else a sentence.
     fn broken(&self, report: &Report) -> Outcome<Option<String>> {
-        let scores = report.summary.numbers();
+        let scores = report.numbers();
         let Some((_, found)) = scores.iter().find(|(name, _)| *name == self.score) else {
             let near = multivalued::recipe::suggestion(&self.score, scores.iter().map(|(name, _)| *name));
             return Err(Failure::user(

@@ -81,10 +81,45 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number of bytes, as `--memory` wants it: `2GiB`, `500MiB`, or plain.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "write it as 2GiB, 500MiB or a number of bytes".to_owned();
+    let end = text.find(|sign: char| !sign.is_ascii_digit() && sign != '.').unwrap_or(text.len());
+    let (number, unit) = (text[..end].parse::<f64>().map_err(|_| wrong())?, text[end..].trim());
+    let scale: f64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "kib" | "k" => 1024.0,
+        "mib" | "m" => 1024.0 * 1024.0,
+        "gib" | "g" => 1024.0 * 1024.0 * 1024.0,
+        _ => return Err(wrong()),
+    };
+    match (number * scale) as u64 {
+        0 => Err("nothing can be computed with no memory; allow some".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
 /// A share of cases that conformal sets shall cover, as `--coverage` wants it.
 pub fn level(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(level) if level > 0.0 && level < 1.0 => Ok(level),
         _ => Err("a level lies between 0 and 1, such as 0.9".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_units() {
+        for (text, expected) in
+            [("2GiB", 2 << 30), ("1.5 g", 3 << 29), ("500MiB", 500 << 20), ("4096", 4096), ("1k", 1024)]
+        {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        for text in ["", "GiB", "2GB", "two", "-1", "0", "1..2"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
     }
 }

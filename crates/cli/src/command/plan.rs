@@ -96,12 +96,13 @@ pub fn planned(
     let found = Fingerprint::of(&train)?;
     complain_lines(&table(&found, validation.len()));
     let mut plan = Plan::new(&found, train.len(), validation.len(), device.computes_beside());
-    let DataRecipe { validation_share, normalise, resize, .. } = plan.recipe.data.clone();
-    plan.recipe.data = DataRecipe { validation_share, normalise, resize, ..data.clone() };
+    let DataRecipe { validation_share, normalise, resize, spacing, context, .. } = plan.recipe.data.clone();
+    plan.recipe.data = DataRecipe { validation_share, normalise, resize, spacing, context, ..data.clone() };
     if let Some(model) = from {
         plan.start_from(model);
     }
     plan.recipe.validate()?;
+    let train = plan.recipe.data.in_context(train)?;
     timed(&mut plan, minutes, &train, device)?;
     for warning in &plan.warnings {
         complain(&format!("warning: {warning}"));

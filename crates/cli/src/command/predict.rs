@@ -1,5 +1,6 @@
 //! `predict`: images in, one mask file per hypothesis out, with their probabilities.
 
+mod coherent;
 mod existing;
 mod inputs;
 mod maps;
@@ -10,16 +11,18 @@ mod settings;
 mod sizes;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
 use existing::Policy;
 use inputs::Inputs;
+use multivalued::Limit;
 use multivalued_data::dataset::Layout;
-use output::{Output, refuse_links};
+use output::{Output, Written, refuse_links};
 use queue::{Event, Queue, Task};
 
-use super::options::{level, share};
+use super::options::{bytes, level, share};
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
@@ -28,7 +31,7 @@ use crate::run::counting::Counting;
 use crate::run::keep::Keep;
 use crate::run::levels;
 use crate::run::likeness;
-use crate::run::model::RunModel;
+use crate::run::model::{RunModel, usual_memory};
 use crate::terminal::{complain, say};
 
 /// Slices of one size that are predicted together: whole batches of the predictor.
@@ -46,7 +49,8 @@ predict runs/lidc images/ --top 3 --out predictions\n  multivalued predict runs/
 most probable), hypothesis-2 and so on, prediction.json with probabilities, codes, areas and the distribution of sizes, and sheet.png. A \
 warning tells where an image is unlike the training data. \
 The sheet shows at most five hypotheses, which stand for all, unless --list, --merge, --top or --coverage chose others. \
-For a volume every slice has its own hypotheses: hypothesis-k holds the k-th most probable mask of each slice."
+For a volume hypothesis-k is the k-th most probable whole volume; its neighbouring slices go together as the \
+largest overlap demands (docs/predictions.md)."
 )]
 pub struct Predict {
     /// The run's folder, or a model's
@@ -57,7 +61,7 @@ pub struct Predict {
     /// The folder to write to
     #[arg(long, value_name = "DIR", default_value = "predictions")]
     out: PathBuf,
-    /// Keep only the most probable hypotheses
+    /// Keep only the most probable hypotheses; of a volume 10 unless stated
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     /// Keep the set that holds the hypothesis nearest to a reader's mask with this probability;
@@ -77,6 +81,10 @@ pub struct Predict {
     /// Views of each image to average [default: the recipe's predict.views]
     #[arg(long, value_name = "N")]
     views: Option<usize>,
+    /// Memory that computing an image may take, as 2GiB; larger images are computed in strips, with the same result
+    /// [default: half of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    memory: Option<u64>,
     /// Also write maps in the input's format: the mean probability of each class, and the pixels' entropy
     #[arg(long)]
     maps: bool,
@@ -104,10 +112,12 @@ impl Predict {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
         let model = RunModel::of_path(&self.run, &device)?.with_views(self.views)?;
+        let limit = Limit { bytes: self.memory.or_else(|| usual_memory(&device)), told: Some(strips_told()) };
+        let model = model.within(&limit);
         let coverage = self.coverage.map(|level| levels::at(&RunFolder::at(&self.run), level)).transpose()?;
         let fingerprint = likeness::fingerprint(&RunFolder::at(&self.run))?;
         let Inputs { all: inputs, faults } =
-            Inputs::find(&self.images, self.layout, model.recipe().model.input_channels)?;
+            Inputs::find(&self.images, self.layout, model.recipe().image_channels())?;
         let count = |number: Option<u32>| number.map(|number| number as usize);
         let keep = Keep { top: count(self.top), coverage, list: count(self.list), merge: self.merge };
         let output = Output {
@@ -116,7 +126,7 @@ impl Predict {
             samples: self.samples as usize,
             seed: self.seed,
             maps: self.maps,
-            chosen: keep.is_stated(),
+            keep: &keep,
         };
         // Before any work is done for nothing.
         let mut found = Vec::with_capacity(inputs.len());
@@ -162,6 +172,8 @@ struct Tally {
     complete: usize,
     failed: usize,
     losses: Vec<f64>,
+    /// Of the volume that was written last.
+    sizes: Option<String>,
 }
 
 impl Tally {
@@ -169,16 +181,27 @@ impl Tally {
         // The slices of an only image are counted where they are predicted.
         let counting = Counting::new(if total == 1 { 0 } else { total });
         let began = Instant::now();
-        Self { total, skip_bad, began, counting, written: 0, complete: 0, failed: 0, losses: Vec::new() }
+        Self {
+            total,
+            skip_bad,
+            began,
+            counting,
+            written: 0,
+            complete: 0,
+            failed: 0,
+            losses: Vec::new(),
+            sizes: None,
+        }
     }
 
     /// Counts an image. That of an only one ends the command; others are told of.
     fn add(&mut self, event: Event) -> Outcome {
         match event {
             Event::Complete => self.complete += 1,
-            Event::Written(losses) => {
+            Event::Written(Written { losses, sizes }) => {
                 self.written += 1;
                 self.losses.extend(losses);
+                self.sizes = sizes;
             }
             Event::Failed(failure) if self.total == 1 && !self.skip_bad => return Err(failure),
             Event::Failed(failure) => {
@@ -194,7 +217,7 @@ impl Tally {
 
     /// Says what was done.
     fn finish(self, out: &Path) -> Outcome {
-        let Self { total, skip_bad, began, written, complete, failed, losses, counting } = self;
+        let Self { total, skip_bad, began, written, complete, failed, losses, sizes, counting } = self;
         drop(counting);
         if failed == total {
             let all = counted(total, "image");
@@ -221,6 +244,9 @@ impl Tally {
             line += &format!(" ({:.1} a second)", written as f64 / seconds);
         }
         say(&line)?;
+        if let Some(sizes) = sizes.filter(|_| total == 1) {
+            say(&format!("volume: {sizes}"))?;
+        }
         if let Some(most) = losses.iter().copied().reduce(f64::max) {
             let mean = losses.iter().sum::<f64>() / losses.len() as f64;
             say(&format!(
@@ -237,6 +263,18 @@ impl Tally {
             ))),
         }
     }
+}
+
+/// Shows how far the strips of a large image are.
+fn strips_told() -> Arc<dyn Fn(usize, usize) + Send + Sync> {
+    let counting: Mutex<Option<Counting>> = Mutex::new(None);
+    Arc::new(move |done, total| {
+        let mut counting = counting.lock().unwrap_or_else(PoisonError::into_inner);
+        counting.get_or_insert_with(Counting::of_strips).reached_of(done, total);
+        if done == total {
+            *counting = None;
+        }
+    })
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -3,7 +3,7 @@
 use image::RgbImage;
 
 use super::html::{data_address, escaped, number};
-use crate::picture::{ANNOTATION, Exhibit, HYPOTHESIS, input, overlay, png, reduced};
+use crate::picture::{ANNOTATION, Exhibit, HYPOTHESIS, Upright, input, overlay, png, reduced};
 
 /// Pictures larger than this are reduced: a page of full radiographs would weigh too much.
 const MOST_PIXELS: u32 = 256;
@@ -11,9 +11,10 @@ const MOST_PIXELS: u32 = 256;
 /// The row of one image.
 pub fn row(exhibit: &Exhibit) -> String {
     let picture = input(&exhibit.case.image);
+    let upright = Upright::of(exhibit.case.image.geometry.as_ref());
     let annotations = exhibit.annotations().map(|(annotation, share)| {
         let rater = annotation.rater.as_deref().unwrap_or("");
-        let tile = overlay(&picture, &annotation.mask, &ANNOTATION);
+        let tile = upright.turned(overlay(&picture, &annotation.mask, &ANNOTATION));
         let caption = format!("<b>{share:.2}</b> {}", escaped(rater));
         figure(&tile, "annotation", share, &caption, annotation.mask.is_empty())
     });
@@ -21,7 +22,7 @@ pub fn row(exhibit: &Exhibit) -> String {
     let word = if exhibit.prediction.draws.is_some() { "sample" } else { "code" };
     let listed = exhibit.hypotheses();
     let hypotheses = listed.iter().map(|one| {
-        let tile = overlay(&picture, &one.mask, &HYPOTHESIS);
+        let tile = upright.turned(overlay(&picture, &one.mask, &HYPOTHESIS));
         let caption = format!("<b>{:.2}</b> {word} {}", one.probability, one.code);
         figure(&tile, "hypothesis", f64::from(one.probability), &caption, one.mask.is_empty())
     });
@@ -31,14 +32,21 @@ pub fn row(exhibit: &Exhibit) -> String {
     let more_drawn = exhibit.case.annotations.len() - exhibit.annotations().count();
     let more_drawn = if more_drawn > 0 { format!(" · {more_drawn} more not shown") } else { String::new() };
     let ged = exhibit.ged.map_or(String::new(), |ged| format!(" · GED {}", number(ged)));
+    let turned = upright.caption().map_or(String::new(), |caption| format!(" · {caption}"));
     let group = |name: &str, content: &str| match content {
         "" => String::new(),
         _ => format!("<div class=\"group\"><span>{name}</span><div class=\"masks\">{content}</div></div>"),
     };
     format!(
-        "<section class=\"exhibit\"><header><b>{}</b>{ged}</header><div class=\"groups\">{}{}{}</div></section>\n",
+        "<section class=\"exhibit\"><header><b>{}</b>{ged}{turned}</header><div class=\"groups\">{}{}{}</div></section>\n",
         escaped(&exhibit.case.id),
-        group("input", &format!("<figure class=\"mask\">{}</figure>", tile_image(&picture, "input"))),
+        group(
+            "input",
+            &format!(
+                "<figure class=\"mask\">{}</figure>",
+                tile_image(&upright.turned(picture.clone()), "input")
+            )
+        ),
         group(&format!("readers{more_drawn}"), &annotations),
         group(&format!("model{stands}"), &hypotheses),
     )

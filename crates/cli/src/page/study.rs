@@ -6,7 +6,7 @@ use multivalued_data::dataset::Inspection;
 use multivalued_data::{Case, Mask};
 
 use super::html::{data_address, document, escaped, fact_table, number};
-use crate::picture::{RATERS, around, input, outlines, png, reduced};
+use crate::picture::{RATERS, Upright, around, input, outlines, png, reduced};
 
 /// Largest edge of the picture of a whole image.
 const WHOLE: u32 = 320;
@@ -157,7 +157,9 @@ impl StudyPage<'_> {
 fn picture_row(case: &Case, told: &str) -> String {
     let picture = input(&case.image);
     let masks: Vec<&Mask> = case.annotations.iter().map(|annotation| &annotation.mask).collect();
-    let tile = outlines(&picture, &masks, around(&masks));
+    let upright = Upright::of(case.image.geometry.as_ref());
+    let tile = upright.turned(outlines(&picture, &masks, around(&masks)));
+    let turned = upright.caption().map_or(String::new(), |caption| format!(" · {caption}"));
     let key = case.annotations.iter().enumerate().map(|(at, annotation)| {
         let [red, green, blue] = RATERS[at % RATERS.len()];
         let name = annotation.rater.clone().unwrap_or_else(|| format!("annotation {}", at + 1));
@@ -167,9 +169,9 @@ fn picture_row(case: &Case, told: &str) -> String {
     });
     let image = |name: &str, bytes: &[u8]| format!("<img alt=\"{name}\" src=\"{}\">", data_address(bytes));
     format!(
-        "<section class=\"exhibit\"><header><b>{}</b> · {told}</header><div class=\"dispute\">{}{}<ul>{}</ul></div></section>\n",
+        "<section class=\"exhibit\"><header><b>{}</b> · {told}{turned}</header><div class=\"dispute\">{}{}<ul>{}</ul></div></section>\n",
         escaped(&case.id),
-        image("the image", &png(&reduced(&picture, WHOLE))),
+        image("the image", &png(&reduced(&upright.turned(picture), WHOLE))),
         image("the outlines of all raters", &png(&tile)),
         key.collect::<String>()
     )

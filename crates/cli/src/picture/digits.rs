@@ -1,9 +1,9 @@
-//! Numbers drawn into pictures: digits of three by five dots, enlarged.
+//! Numbers, and marks of sides, drawn into pictures: signs of three by five dots, enlarged.
 
 use image::{Rgb, RgbImage};
 
 /// Five rows of three dots each, the most significant bit at the upper left.
-const GLYPHS: [(char, u16); 12] = [
+const GLYPHS: [(char, u16); 15] = [
     ('0', 0b111_101_101_101_111),
     ('1', 0b010_110_010_010_111),
     ('2', 0b111_001_111_100_111),
@@ -16,6 +16,9 @@ const GLYPHS: [(char, u16); 12] = [
     ('9', 0b111_101_111_001_111),
     ('.', 0b000_000_000_000_010),
     ('+', 0b000_010_111_010_000),
+    ('A', 0b010_101_111_101_101),
+    ('R', 0b110_101_110_101_101),
+    ('S', 0b011_100_010_001_110),
 ];
 
 /// Width and height of a dot.
@@ -23,7 +26,7 @@ const DOT: u32 = 2;
 /// Height of a line of digits.
 pub const HEIGHT: u32 = 5 * DOT;
 
-/// Draws digits, points and plus signs with their upper left corner at (x, y), as far as the picture
+/// Draws digits, points, plus signs and the letters A, R and S with their upper left corner at (x, y), as far as the picture
 /// reaches; other characters leave a gap.
 pub fn draw(picture: &mut RgbImage, x: u32, y: u32, text: &str, colour: [u8; 3]) {
     for (at, character) in text.chars().enumerate() {
@@ -51,8 +54,8 @@ mod tests {
             picture.into_raw()
         };
         let all: std::collections::BTreeSet<_> =
-            "0123456789.+".chars().map(|c| drawn(&c.to_string())).collect();
-        assert_eq!(all.len(), 12);
+            "0123456789.+ARS".chars().map(|c| drawn(&c.to_string())).collect();
+        assert_eq!(all.len(), 15);
         assert_eq!(drawn("?"), drawn(""));
         assert_ne!(drawn("1234567"), drawn(""), "what lies beyond the edge is left out");
     }

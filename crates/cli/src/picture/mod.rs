@@ -3,12 +3,14 @@
 mod digits;
 mod outlines;
 mod sheet;
+mod upright;
 
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};
 use multivalued_data::{Image, Mask};
 
 pub use outlines::{RATERS, around, outlines};
 pub use sheet::{Exhibit, sheet, spread};
+pub use upright::Upright;
 
 /// Colours of what readers drew, one per class.
 pub const ANNOTATION: [[u8; 3]; 4] = [[64, 156, 255], [32, 190, 160], [150, 130, 255], [90, 200, 90]];

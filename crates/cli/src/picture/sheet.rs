@@ -4,7 +4,7 @@ use image::{Rgb, RgbImage, imageops};
 use multivalued_data::metric::summary::short_list;
 use multivalued_data::{Annotation, Case, Hypothesis, Prediction};
 
-use super::{ANNOTATION, HYPOTHESIS, digits, enlarged, input, overlay, reduced};
+use super::{ANNOTATION, HYPOTHESIS, Upright, digits, enlarged, input, overlay, reduced};
 
 /// Most annotations that a row shows, and most hypotheses where it shows them as they are.
 const MOST: usize = 8;
@@ -75,12 +75,15 @@ fn sized(tile: &RgbImage) -> RgbImage {
 }
 
 /// A picture of rows: the image, its annotations (blue) with their weights, its hypotheses (orange)
-/// with their probabilities.
+/// with their probabilities. Where a file says how its pixels lie, they are shown upright (`upright.rs`), and the image
+/// has the side that is at its left (R or A) and the one that is at its top (A or S) below it.
 pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
     let annotations = exhibits.iter().map(|one| one.annotations().count()).max().unwrap_or(0) as u32;
     let listed: Vec<_> = exhibits.iter().map(Exhibit::hypotheses).collect();
     let hypotheses = listed.iter().map(Vec::len).max().unwrap_or(0) as u32;
-    let tiles: Vec<_> = exhibits.iter().map(|one| sized(&input(&one.case.image))).collect();
+    let upright: Vec<_> = exhibits.iter().map(|one| Upright::of(one.case.image.geometry.as_ref())).collect();
+    let tile = |(one, upright): (&Exhibit, &Upright)| sized(&upright.turned(input(&one.case.image)));
+    let tiles: Vec<_> = exhibits.iter().zip(&upright).map(tile).collect();
     let width = tiles.iter().map(RgbImage::width).max().unwrap_or(0) + GAP;
     let height = tiles.iter().map(RgbImage::height).max().unwrap_or(0) + GAP + CAPTION;
     let columns = 1 + annotations + hypotheses;
@@ -94,8 +97,12 @@ pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
         let top = GAP + row as u32 * height;
         let picture = input(&exhibit.case.image);
         imageops::replace(&mut sheet, &tiles[row], i64::from(left(0)), i64::from(top));
-        let mut put = |column: u32, tile: &RgbImage, share: f64, colour: [u8; 3]| {
-            let (x, tile) = (left(column), sized(tile));
+        if let Some([at_left, at_top]) = upright[row].marks() {
+            let marks = format!("{at_left} {at_top}");
+            digits::draw(&mut sheet, left(0), top + tiles[row].height() + 8, &marks, INK);
+        }
+        let mut put = |column: u32, tile: RgbImage, share: f64, colour: [u8; 3]| {
+            let (x, tile) = (left(column), sized(&upright[row].turned(tile)));
             imageops::replace(&mut sheet, &tile, i64::from(x), i64::from(top));
             let bar = (f64::from(tile.width()) * share.clamp(0.0, 1.0)).round() as u32;
             for (dx, dy) in (0..bar).flat_map(|dx| (0..4).map(move |dy| (dx, dy))) {
@@ -104,11 +111,11 @@ pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
             digits::draw(&mut sheet, x, top + tile.height() + 8, &format!("{share:.2}"), INK);
         };
         for (column, (annotation, share)) in exhibit.annotations().enumerate() {
-            put(1 + column as u32, &overlay(&picture, &annotation.mask, &ANNOTATION), share, ANNOTATION[0]);
+            put(1 + column as u32, overlay(&picture, &annotation.mask, &ANNOTATION), share, ANNOTATION[0]);
         }
         for (column, one) in listed[row].iter().enumerate() {
             let tile = overlay(&picture, &one.mask, &HYPOTHESIS);
-            put(1 + annotations + column as u32, &tile, f64::from(one.probability), HYPOTHESIS[0]);
+            put(1 + annotations + column as u32, tile, f64::from(one.probability), HYPOTHESIS[0]);
         }
     }
     sheet

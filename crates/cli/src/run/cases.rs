@@ -99,6 +99,7 @@ impl Cases {
         let Loaded { dataset, cases, skipped } = as_trained.map_or_else(|| load(&options), Ok)?;
         tell_notes(&dataset.notes());
         tell_skipped(&skipped);
+        let cases = recipe.data.in_context(cases)?;
         let roster = cases.roster();
         let hash = roster.hash().to_owned();
         let stated = dataset.stated_split(&roster)?;

@@ -11,10 +11,12 @@ use crate::terminal::complain;
 /// What is over within this time needs no words.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How many of so many images are done.
+/// How many of so many images, or other things, are done.
 #[derive(Debug)]
 pub struct Counting {
     total: usize,
+    /// What they are.
+    what: &'static str,
     /// What is done to them.
     done: &'static str,
     began: Instant,
@@ -31,7 +33,23 @@ impl Counting {
 
     /// The same for other work.
     pub fn of(total: usize, done: &'static str) -> Self {
-        Self { total, done, began: Instant::now(), told: None, bar: None }
+        Self { total, what: "images", done, began: Instant::now(), told: None, bar: None }
+    }
+
+    /// The same of strips of an image that is too large to be computed whole; how many there are is said later.
+    pub fn of_strips() -> Self {
+        let mut counting = Self::of(0, "computed");
+        counting.what = "strips of the image";
+        counting
+    }
+
+    /// So many of so many are done.
+    pub fn reached_of(&mut self, done: usize, total: usize) {
+        self.total = total;
+        if let Some(bar) = &self.bar {
+            bar.set_length(total as u64);
+        }
+        self.reached(done);
     }
 
     /// So many are done.
@@ -61,7 +79,8 @@ impl Counting {
     fn line(&self, done: usize, elapsed: Duration) -> String {
         let each = elapsed.as_secs_f64() / done.max(1) as f64;
         let (rate, left) = (1.0 / each.max(1e-9), clock(each * (self.total - done) as f64));
-        format!("{done} of {} images {} · {rate:.1} a second · {left} left", self.total, self.done)
+        let Self { total, what, done: verb, .. } = self;
+        format!("{done} of {total} {what} {verb} · {rate:.1} a second · {left} left")
     }
 }
 
@@ -81,6 +100,10 @@ mod tests {
     fn a_line_says_how_far_and_how_long() {
         let line = Counting::new(400).line(100, Duration::from_secs(30));
         assert_eq!(line, "100 of 400 images predicted · 3.3 a second · 1:30 min left");
+        let mut strips = Counting::of_strips();
+        strips.reached_of(3, 12);
+        let line = strips.line(3, Duration::from_secs(6));
+        assert_eq!(line, "3 of 12 strips of the image computed · 0.5 a second · 0:18 min left");
     }
 
     #[test]

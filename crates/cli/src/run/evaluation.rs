@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use multivalued::{Recipe, Trained, Verdict};
+use multivalued_data::evaluate::volumes::score_volumes;
 use multivalued_data::evaluate::{Settings, Unit, score, summarise};
 use multivalued_data::report::Report;
+use multivalued_data::report::blocks::about_volumes;
 use multivalued_data::{Case, CaseList, Prediction, Predictions, files};
 
 use super::RunFolder;
@@ -41,9 +43,15 @@ impl Evaluation {
         let settings = Settings { data_hash: Some(cases.hash.clone()), unit, ..Settings::new(part) };
         let judge = |case: &Case, said: &Prediction| Ok(score(case, said, &settings)?);
         let (predictions, scores) = model.judge_part(&cases, &parted, judge)?;
-        let (skipped, cases) = (cases.skipped, parted);
-        let report = summarise(&scores, &settings)?;
-        Ok(Self { report, skipped, cases, predictions, verdict: None })
+        let mut report = summarise(&scores, &settings)?;
+        report.volumes = score_volumes(&parted, &predictions, settings.seed)?;
+        Ok(Self {
+            report,
+            skipped: cases.skipped,
+            cases: parted.without_neighbours(),
+            predictions,
+            verdict: None,
+        })
     }
 
     /// The same with a verdict on the training that just ended, or on those of all folds. Of folds no cases are
@@ -133,7 +141,11 @@ impl Evaluation {
     fn facts(&self, log: &[Record]) -> Vec<(String, String)> {
         let findings = self.verdict.iter().flat_map(|verdict| &verdict.findings);
         let findings = findings.map(|finding| ("verdict".to_owned(), finding.clone()));
-        findings.chain(facts(log)).collect()
+        let volumes = self.report.volumes.iter().map(|found| {
+            let scores = found.numbers().map(|(key, value)| format!("{key} {value:.4}"));
+            ("whole volumes".to_owned(), format!("{}. {}", scores.join(", "), about_volumes(found)))
+        });
+        findings.chain(volumes).chain(facts(log)).collect()
     }
 
     fn write_sheets(&self, run: &RunFolder) -> Outcome {

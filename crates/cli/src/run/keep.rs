@@ -25,6 +25,11 @@ impl Keep {
         self.top.or(self.list).is_some() || self.coverage.is_some() || self.merge.is_some()
     }
 
+    /// What is kept of a volume's single slices: `coverage` was calibrated for such, the others choose whole volumes.
+    pub fn of_slices(&self) -> Self {
+        Self { coverage: self.coverage, ..Self::default() }
+    }
+
     /// What `coverage` and `top` leave, whose probabilities stay as they were; or the short list that `list` or
     /// `merge` makes, with what it loses.
     pub fn of(&self, prediction: &Prediction) -> Outcome<(Prediction, Option<f64>)> {

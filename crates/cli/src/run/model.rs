@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use multivalued::train::checkpoint;
-use multivalued::{Mixture, Predictor, Recipe, Splits, mixture, shipped};
+use multivalued::{Limit, Mixture, Predictor, Recipe, Splits, mixture, shipped};
+use multivalued_data::memory::available;
 use multivalued_data::{Case, CaseList, Image, Prediction, Predictions};
 use multivalued_engine::Device;
 use rayon::prelude::*;
@@ -25,6 +26,11 @@ const AHEAD: usize = 2;
 /// What images are called in errors that come from a data set.
 const CASES: &str = "these cases";
 
+/// What a prediction may take unless stated otherwise: half of what is free where it is computed.
+pub fn usual_memory(device: &Device) -> Option<u64> {
+    Some(device.free_bytes().map_or_else(available, |bytes| bytes as u64) / 2)
+}
+
 /// A trained model, or several that predict together.
 pub struct RunModel {
     mixture: Mixture,
@@ -33,8 +39,9 @@ pub struct RunModel {
 impl RunModel {
     /// Reads a run's `best/`, or the model that was handed on as this folder.
     pub fn of_run(run: &RunFolder, device: &Device) -> Outcome<Self> {
+        let usual = Limit { bytes: usual_memory(device), told: None };
         if mixture::exists(run.path()) {
-            return Ok(Self { mixture: Mixture::open(run.path(), device)? });
+            return Ok(Self { mixture: Mixture::open(run.path(), device)?.within(&usual) });
         }
         if run.is_shipped() {
             if !shipped::has_checksums(run.path()) {
@@ -44,7 +51,7 @@ impl RunModel {
                     shipped::CHECKSUMS
                 ));
             }
-            return Ok(Self { mixture: Predictor::open_shipped(run.path(), device)?.into() });
+            return Ok(Self { mixture: Predictor::open_shipped(run.path(), device)?.within(usual).into() });
         }
         if !checkpoint::exists(&run.best()) {
             return Err(Failure::user(
@@ -64,7 +71,8 @@ impl RunModel {
     }
 
     fn of_checkpoint(path: &Path, device: &Device) -> Outcome<Self> {
-        Ok(Self { mixture: Predictor::open(path, device)?.into() })
+        let usual = Limit { bytes: usual_memory(device), told: None };
+        Ok(Self { mixture: Predictor::open(path, device)?.within(usual).into() })
     }
 
     /// The same with another number of views of each image; as its recipe says where none is given.
@@ -73,6 +81,11 @@ impl RunModel {
             Some(views) => Ok(Self { mixture: self.mixture.with_views(views)? }),
             None => Ok(self),
         }
+    }
+
+    /// The same within a limit of memory, and with someone who hears of the strips of a large image.
+    pub fn within(self, limit: &Limit) -> Self {
+        Self { mixture: self.mixture.within(limit) }
     }
 
     /// The model's recipe.

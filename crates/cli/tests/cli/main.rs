@@ -23,4 +23,5 @@ mod shipped;
 mod terminal;
 mod tiny;
 mod training;
+mod volumes;
 mod workplace;

@@ -25,7 +25,7 @@ fn bytes(size: [i16; 3]) -> u64 {
 }
 
 /// Runs the program to its end; also the most memory that it held, where the system tells.
-fn watched(place: &Workplace, arguments: &[&str]) -> (Answer, Option<u64>) {
+pub fn watched(place: &Workplace, arguments: &[&str]) -> (Answer, Option<u64>) {
     let mut command = place.command(arguments);
     command.env("RAYON_NUM_THREADS", "2").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

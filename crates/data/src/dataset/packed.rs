@@ -22,7 +22,7 @@ use rayon::prelude::*;
 
 use super::hold::{Listener, Told};
 use super::record::{self, Input};
-use crate::{Case, Error, Result, files};
+use crate::{Case, Error, Grid, Result, files};
 
 const MAGIC: [u8; 8] = *b"mvcases\n";
 const VERSION: u32 = 2;
@@ -174,9 +174,8 @@ impl Packed {
     }
 
     /// The same cases in another size, in a file beside this one.
-    pub(crate) fn resampled(&self, size: [usize; 2]) -> Result<Self> {
-        let [width, height] = size;
-        let what = format!("{width}x{height}");
+    pub(crate) fn resampled(&self, grid: Grid) -> Result<Self> {
+        let what = grid.to_string();
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.key.as_bytes()).update(b" resampled ").update(what.as_bytes());
         let name = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -186,7 +185,7 @@ impl Packed {
             self.listener.tell(&Told::Packing { path: &path, cases: self.len(), reason: &reason });
             for start in (0..self.len()).step_by(TOGETHER) {
                 let some = start..self.len().min(start + TOGETHER);
-                let encode = |at: usize| Ok(Encoded::new(&self.case(at)?.resampled(size)));
+                let encode = |at: usize| Ok(Encoded::new(&self.case(at)?.resampled(grid)));
                 let encoded: Vec<Result<Encoded>> = some.into_par_iter().map(encode).collect();
                 for one in encoded {
                     writer.push(one?)?;

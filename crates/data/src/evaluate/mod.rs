@@ -10,6 +10,7 @@ mod pooled;
 mod scores;
 mod sizes;
 mod statistics;
+pub mod volumes;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -324,6 +325,7 @@ pub fn summarise(scores: &[CaseScore], settings: &Settings) -> Result<Report> {
             expected_mass: scores.iter().map(|score| score.expected_mass).sum::<f64>() / scores.len() as f64,
             known_in: known_in(scores),
         }),
+        volumes: None,
         images: scores.iter().map(|score| score.row.clone()).collect(),
     })
 }

@@ -19,6 +19,7 @@ pub use intensity::{Channel, ChannelOf};
 pub use likeness::Unlike;
 pub use orientation::Orientation;
 
+use crate::volume::slices::volumes;
 use crate::{Case, CaseList, Error, Result};
 use disagreement::Pairs;
 use orientation::Directions;
@@ -79,6 +80,15 @@ pub struct Fingerprint {
     pub height: Spread,
     /// Distance of two columns in the files' unit, mostly millimetres; none where no file states it.
     pub spacing: Option<Spread>,
+    /// The longer side times the distance of columns, where all files state it.
+    #[serde(default)]
+    pub extent: Option<Spread>,
+    /// Cases that are slices of a volume of at least three slices whose distance is stated, as a share of all.
+    #[serde(default)]
+    pub volume_share: f32,
+    /// The distance of two slices divided by that of two columns, of such cases; none where there are none.
+    #[serde(default)]
+    pub slice_step: Option<Spread>,
     /// Values of each channel.
     pub channels: Vec<Channel>,
     /// Annotations of a case.
@@ -103,9 +113,11 @@ impl Fingerprint {
     /// The version that is written.
     pub const VERSION: u32 = 1;
 
-    /// Measures cases; of many, every so-and-so-many-th pixel by pixel. Panics where there are none.
+    /// Measures cases, slices without their neighbours; of many, every so-and-so-many-th pixel by pixel. Panics where
+    /// there are none.
     pub fn of(cases: &CaseList) -> Result<Self> {
         assert!(!cases.is_empty(), "a fingerprint needs at least one case");
+        let cases = &cases.without_neighbours();
         let step = cases.len().div_ceil(MEASURED);
         let counted: Vec<Counted> =
             cases.map(|at, case| Ok::<_, Error>(Counted::of(&case, at % step == 0)))?;
@@ -118,7 +130,15 @@ impl Fingerprint {
             *raters.entry(rater.clone()).or_default() += 1;
         }
         let sum = |of: fn(&Counted) -> usize| counted.iter().map(of).sum::<usize>();
+        let extents: Option<Vec<f32>> = counted
+            .iter()
+            .enumerate()
+            .map(|(at, one)| Some(one.spacing? * cases.size(at)[0].max(cases.size(at)[1]) as f32))
+            .collect();
         let spacings: Vec<f32> = counted.iter().filter_map(|one| one.spacing).collect();
+        let of_volumes = volumes(cases).into_iter().filter(|volume| volume.slices.len() > 2);
+        let steps: Vec<f32> =
+            of_volumes.flat_map(|volume| volume.slices).filter_map(|at| counted[at].slice_step).collect();
         let disputed: Vec<&Pairs> = measured.iter().filter_map(|one| one.pairs.as_ref()).collect();
         let unanimous = disputed.iter().filter(|pairs| pairs.unanimous).count();
         let several = sum(|one| usize::from(one.annotations > 1));
@@ -130,6 +150,9 @@ impl Fingerprint {
             width: spread(&|at| cases.size(at)[0]),
             height: spread(&|at| cases.size(at)[1]),
             spacing: (!spacings.is_empty()).then(|| Spread::of(spacings)),
+            extent: extents.map(Spread::of),
+            volume_share: share(steps.len(), cases.len()),
+            slice_step: (!steps.is_empty()).then(|| Spread::of(steps)),
             channels: intensity::channels(&measured.iter().map(|one| &one.channels[..]).collect::<Vec<_>>()),
             annotations: spread(&|at| counted[at].annotations),
             raters,
@@ -156,6 +179,8 @@ impl Fingerprint {
 /// What one case adds.
 struct Counted {
     spacing: Option<f32>,
+    /// The distance of slices divided by that of columns.
+    slice_step: Option<f32>,
     /// The most of any annotation; none where there is none.
     classes: Option<usize>,
     annotations: usize,
@@ -186,6 +211,10 @@ impl Counted {
         };
         Self {
             spacing: case.image.geometry.as_ref().map(|geometry| geometry.spacing[0]),
+            slice_step: case.image.geometry.as_ref().and_then(|geometry| {
+                let step = geometry.spacing[2] / geometry.spacing[0];
+                (step.is_finite() && step > 0.0).then_some(step)
+            }),
             classes: annotations.iter().map(|annotation| annotation.mask.classes()).max(),
             annotations: annotations.len(),
             empty: annotations.iter().filter(|annotation| annotation.mask.is_empty()).count(),

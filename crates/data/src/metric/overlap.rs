@@ -82,13 +82,23 @@ impl Overlaps {
         &self.iou[row_start(i)..row_start(i) + i]
     }
 
+    /// Pixels of a class that two masks of the list share; those of one mask with itself are its area.
+    pub(crate) fn shared(&self, class: usize, i: usize, j: usize) -> u32 {
+        self.intersections[class][row_start(i.max(j)) + i.min(j)]
+    }
+
+    /// Foreground classes; none of an empty list.
+    pub(crate) fn classes(&self) -> usize {
+        self.intersections.len()
+    }
+
     /// Dice of two masks of the list, the mean over classes.
     pub fn dice(&self, i: usize, j: usize) -> f64 {
-        let of_class = |counts: &Vec<u32>| {
-            let count = |i: usize, j: usize| f64::from(counts[row_start(i.max(j)) + i.min(j)]);
+        let of_class = |class: usize| {
+            let count = |i: usize, j: usize| f64::from(self.shared(class, i, j));
             share(2.0 * count(i, j), count(i, i) + count(j, j))
         };
-        self.intersections.iter().map(of_class).sum::<f64>() / self.intersections.len() as f64
+        (0..self.classes()).map(of_class).sum::<f64>() / self.classes() as f64
     }
 }
 

@@ -6,14 +6,24 @@ const UNITS: i64 = 1 << 50;
 
 /// The largest Σ P_ij gain(i, j) over plans P ≥ 0 with the given row and column sums; both sum to one.
 pub fn largest_gain(rows: &[f64], columns: &[f64], gain: impl Fn(usize, usize) -> f64) -> f64 {
+    best_plan(rows, columns, &gain).iter().map(|&(row, column, mass)| mass * gain(row, column)).sum()
+}
+
+/// The plan of largest gain: row, column and mass of each cell that has any.
+pub fn best_plan(
+    rows: &[f64],
+    columns: &[f64],
+    gain: impl Fn(usize, usize) -> f64,
+) -> Vec<(usize, usize, f64)> {
     // The search runs over the sinks: let them be the smaller side.
     let swap = columns.len() > rows.len();
     let (sources, sinks) = if swap { (columns, rows) } else { (rows, columns) };
-    let at = |k: usize, sink: usize| if swap { gain(sink, k) } else { gain(k, sink) };
-    let cells = (0..sources.len()).flat_map(|k| (0..sinks.len()).map(move |sink| (k, sink)));
-    let gains: Vec<f64> = cells.map(|(k, sink)| at(k, sink)).collect();
+    let at = |k: usize, sink: usize| if swap { (sink, k) } else { (k, sink) };
+    let cells = (0..sources.len()).flat_map(|k| (0..sinks.len()).map(move |sink| at(k, sink)));
+    let gains: Vec<f64> = cells.clone().map(|(row, column)| gain(row, column)).collect();
     let flow = plan(&gains, &in_units(sources), in_units(sinks));
-    flow.iter().zip(&gains).map(|(&units, gain)| units as f64 * gain).sum::<f64>() / UNITS as f64
+    let used = cells.zip(flow).filter(|(_, units)| *units > 0);
+    used.map(|((row, column), units)| (row, column, units as f64 / UNITS as f64)).collect()
 }
 
 /// Weights as whole units that sum to [`UNITS`]; what rounding leaves over goes to the largest.

@@ -4,8 +4,38 @@
 use super::table::{aligned, interval, number};
 use super::{Measures, NoiseFloor, Report};
 use crate::evaluate::Unit;
+use crate::evaluate::volumes::VolumeReport;
 
 pub(super) fn render(report: &Report) -> String {
+    let of_volumes = report.volumes.as_ref().map(|volumes| format!("\n{}", self::volumes(volumes)));
+    of_details(report) + &of_volumes.unwrap_or_default()
+}
+
+/// Scores of whole volumes.
+fn volumes(found: &VolumeReport) -> String {
+    let mut rows = vec![["whole volumes", "mean", "95 % over groups"].map(String::from).to_vec()];
+    for (key, value) in found.numbers() {
+        rows.push(vec![key.to_owned(), number(value), interval(Some(&found.intervals), key)]);
+    }
+    format!("{}{}\n", aligned(&rows), about_volumes(found))
+}
+
+/// What was scored as volumes, in a sentence.
+pub fn about_volumes(found: &VolumeReport) -> String {
+    let without = match found.without_readers {
+        0 => String::new(),
+        some => {
+            format!(" {some} more have slices with other readers than their neighbours and are not scored.")
+        }
+    };
+    format!(
+        "{} volumes of coupled slices, {} draws each; volume_ged_uncoupled is the same with every slice drawn by \
+         itself, volume_coverage the share of readers' volumes within the predicted 90 %.{without}",
+        found.count, found.draws
+    )
+}
+
+fn of_details(report: &Report) -> String {
     let Some(measures) = &report.measures else { return String::new() };
     let blocks = [ged(report), answers(report), shapes(report, measures), calibration(report, measures)];
     blocks.iter().map(|block| format!("\n{block}")).collect()

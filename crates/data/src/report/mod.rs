@@ -10,6 +10,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::evaluate::volumes::VolumeReport;
 use crate::evaluate::{Details, Scores, Summary, TruthScores, Unit};
 use crate::files;
 use crate::metric::calibration::ReliabilityBin;
@@ -69,6 +70,9 @@ pub struct Report {
     /// How the details were measured; none where they were not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub measures: Option<Measures>,
+    /// Scores of whole volumes, where cases are slices of such.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub volumes: Option<VolumeReport>,
     /// One row per image.
     pub images: Vec<ImageRow>,
 }
@@ -224,9 +228,15 @@ impl Report {
         self.mode_probabilities.iter().enumerate().map(named)
     }
 
-    /// A score of the summary by its name; none where it is not known.
+    /// All scores by name: those of the summary, and those of volumes where there are such.
+    pub fn numbers(&self) -> Vec<(&'static str, f64)> {
+        let of_volumes = self.volumes.iter().flat_map(VolumeReport::numbers);
+        self.summary.numbers().into_iter().chain(of_volumes).collect()
+    }
+
+    /// A score by its name; none where it is not known.
     pub fn score(&self, key: &str) -> Option<f64> {
-        self.summary.numbers().into_iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+        self.numbers().into_iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
     /// The summary as an aligned table.

@@ -79,7 +79,8 @@ fn the_second_load_equals_the_first() {
 fn another_size_has_a_file_of_its_own() {
     let (_folder, root, caches) = fixture();
     let loaded = plain(&root);
-    let small = |cases: &multivalued_data::CaseList| cases.resampled([5, 9]).unwrap();
+    let small =
+        |cases: &multivalued_data::CaseList| cases.resampled(multivalued_data::Grid::Size([5, 9])).unwrap();
     let on_disk = small(&cached(&root, &caches).cases.select([2, 0]));
     let in_memory = small(&loaded[..].into()).select([2, 0]);
     assert!(on_disk.is_on_disk() && !in_memory.is_on_disk());

@@ -101,6 +101,20 @@ pub enum Corners {
     HalfPixel,
 }
 
+impl Corners {
+    /// Where an output of a resized line comes from: two inputs, and the second one's weight.
+    pub fn tap(self, from: usize, to: usize, output: usize) -> (usize, usize, f32) {
+        let position = match self {
+            Self::Aligned if to == 1 => 0.0,
+            Self::Aligned => output as f64 * (from - 1) as f64 / (to - 1) as f64,
+            Self::HalfPixel => ((output as f64 + 0.5) * from as f64 / to as f64 - 0.5).max(0.0),
+        };
+        let first = (position.floor() as usize).min(from - 1);
+        let weight = position - first as f64;
+        (first, (first + 1).min(from - 1), weight as f32)
+    }
+}
+
 /// Images [batch, height, width, channels] before and after.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResizeShape {

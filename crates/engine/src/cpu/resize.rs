@@ -7,18 +7,7 @@ use crate::backend::shapes::Corners;
 
 /// For each output index, two input indices and the second one's weight.
 fn taps(from: usize, to: usize, corners: Corners) -> Vec<(usize, usize, f32)> {
-    (0..to)
-        .map(|i| {
-            let position = match corners {
-                Corners::Aligned if to == 1 => 0.0,
-                Corners::Aligned => i as f64 * (from - 1) as f64 / (to - 1) as f64,
-                Corners::HalfPixel => ((i as f64 + 0.5) * from as f64 / to as f64 - 0.5).max(0.0),
-            };
-            let first = (position.floor() as usize).min(from - 1);
-            let weight = position - first as f64;
-            (first, (first + 1).min(from - 1), weight as f32)
-        })
-        .collect()
+    (0..to).map(|i| corners.tap(from, to, i)).collect()
 }
 
 /// The same mixing seen from the input: for each input index, the outputs it goes to, with weights.

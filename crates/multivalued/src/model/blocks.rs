@@ -33,8 +33,8 @@ impl Init<'_> {
 
 /// A convolution with bias.
 pub(crate) struct Conv {
-    weight: ParameterId,
-    bias: ParameterId,
+    pub(super) weight: ParameterId,
+    pub(super) bias: ParameterId,
 }
 
 impl Conv {
@@ -82,13 +82,13 @@ impl Linear {
 }
 
 /// Group normalisation with its scale and shift.
-struct Norm {
-    groups: usize,
-    scale: ParameterId,
-    shift: ParameterId,
+pub(super) struct Norm {
+    pub groups: usize,
+    pub scale: ParameterId,
+    pub shift: ParameterId,
 }
 
-const NORM_EPSILON: f32 = 1e-5;
+pub(super) const NORM_EPSILON: f32 = 1e-5;
 
 impl Norm {
     fn new(init: &mut Init, name: &str, channels: usize, group_size: usize) -> Self {
@@ -127,9 +127,9 @@ impl Norm {
 /// Paper: §4.1, "residual blocks, each with three 3x3 convolutions". Differs: group normalisation after
 /// each convolution (`model.norm_group`, 0 for none), without which the codebook collapses.
 pub(crate) struct ResidualBlock {
-    convs: [Conv; 3],
-    norms: Option<[Norm; 3]>,
-    skip: Option<Conv>,
+    pub(super) convs: [Conv; 3],
+    pub(super) norms: Option<[Norm; 3]>,
+    pub(super) skip: Option<Conv>,
 }
 
 impl ResidualBlock {

@@ -45,9 +45,25 @@ impl EmptyHead {
     /// # Shapes
     /// the decoder's last features [batch, height, width, channels], the encoder's deepest ones → [batch, 1]
     pub fn forward(&self, tape: &Tape, finest: &Var, deepest: &Var, gradient: f32) -> Var {
+        self.of_attended(tape, &attended(tape, &self.finest_attention, finest), deepest, gradient)
+    }
+
+    /// How much each pixel matters, as a logit.
+    ///
+    /// # Shapes
+    /// the decoder's last features [batch, height, width, channels] → [batch, height, width, 1]
+    pub fn attention(&self, tape: &Tape, finest: &Var) -> Var {
+        self.finest_attention.logits(tape, finest)
+    }
+
+    /// The same of the finest features' weighted mean.
+    ///
+    /// # Shapes
+    /// [batch, channels], the encoder's deepest features → [batch, 1]
+    pub fn of_attended(&self, tape: &Tape, finest: &Var, deepest: &Var, gradient: f32) -> Var {
         let part = |layer: &Linear, pooled: &Var| layer.forward(tape, &damped(pooled, gradient));
         let parts = [
-            part(&self.finest, &attended(tape, &self.finest_attention, finest)),
+            part(&self.finest, finest),
             part(&self.deepest, &attended(tape, &self.deepest_attention, deepest)),
             part(&self.mean, &deepest.global_average_pool()),
         ];

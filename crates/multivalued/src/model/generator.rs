@@ -13,7 +13,8 @@ use multivalued_engine::{Corners, ParameterId, Tape, Var};
 ///
 /// Paper: §3.2, §4.1 "the model's last layers with 1x1 convolutions".
 pub(crate) struct Generator {
-    blocks: Vec<ResidualBlock>,
+    /// The deepest first.
+    pub(super) blocks: Vec<ResidualBlock>,
     /// The layer the code enters: a 1x1 convolution here, the code's part beside it.
     entry: Conv,
     /// None where the recipe's codes have no dimensions: a network of one output.
@@ -73,7 +74,7 @@ impl Generator {
         match self.code_entry {
             CodeEntry::Head => {
                 let features = self.decode(tape, levels);
-                (Decoded { levels: vec![self.entry.forward(tape, &features)] }, Some(features))
+                (self.prepare_decoded(tape, &features), Some(features))
             }
             CodeEntry::Bottleneck => {
                 let mut levels = levels.to_vec();
@@ -82,6 +83,11 @@ impl Generator {
                 (Decoded { levels }, None)
             }
         }
+    }
+
+    /// The same of the decoder's last features, where the code enters the head.
+    pub fn prepare_decoded(&self, tape: &Tape, features: &Var) -> Decoded {
+        Decoded { levels: vec![self.entry.forward(tape, features)] }
     }
 
     /// The logits of K outputs for each image.

@@ -8,7 +8,12 @@ use multivalued_engine::{Corners, Tape, Var};
 ///
 /// Paper: §4.1, "down-sampling residual blocks".
 pub(crate) struct ImageEncoder {
-    blocks: Vec<ResidualBlock>,
+    pub(super) blocks: Vec<ResidualBlock>,
+}
+
+/// The size of the next level: halves, rounded down, never below one pixel.
+pub(super) fn halved([height, width]: [usize; 2]) -> [usize; 2] {
+    [(height / 2).max(1), (width / 2).max(1)]
 }
 
 impl ImageEncoder {
@@ -34,8 +39,8 @@ impl ImageEncoder {
             let input = match levels.last() {
                 None => x.clone(),
                 Some(finer) => {
-                    let (height, width) = (finer.shape()[1], finer.shape()[2]);
-                    finer.resize_bilinear((height / 2).max(1), (width / 2).max(1), Corners::HalfPixel)
+                    let [height, width] = halved([finer.shape()[1], finer.shape()[2]]);
+                    finer.resize_bilinear(height, width, Corners::HalfPixel)
                 }
             };
             levels.push(block.forward(tape, &input));

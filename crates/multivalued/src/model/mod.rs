@@ -10,6 +10,7 @@ mod pair_encoder;
 #[cfg(test)]
 mod parity;
 mod simplex_etf;
+mod strips;
 
 pub(crate) use blocks::{Init, Linear};
 pub(crate) use codebook::{Codebook, Update, Updated, mean_inner_product, orthogonality_threshold};
@@ -18,6 +19,7 @@ pub(crate) use generator::{Decoded, Generator};
 pub(crate) use image_encoder::ImageEncoder;
 pub(crate) use pair_encoder::PairEncoder;
 pub use simplex_etf::simplex_etf;
+pub(crate) use strips::{Field, InStrips};
 
 use crate::Result;
 use crate::error::caught;

@@ -5,6 +5,8 @@ use crate::recipe::Recipe;
 use multivalued_data::fingerprint::{Disagreement, Fingerprint, Orientation};
 use multivalued_data::normalise::Normalisation;
 
+/// Spacings that differ by more than this factor show structures in different sizes.
+const DIFFERENT_SPACING: f32 = 1.2;
 /// The longest side that the network sees; larger images are brought to it.
 const LARGEST_SIDE: f32 = 256.0;
 /// The shortest side that the network sees; smaller images are brought to it.
@@ -19,6 +21,10 @@ const FEW_IMAGES: f32 = 100.0;
 const RULE_DIRECTED: f32 = 0.6;
 /// From this strength on images show which way is up, and flipped ones are unlike any real one.
 const SCENE_DIRECTED: f32 = 1.5;
+/// A share of cases from which on the others do not matter.
+const MOSTLY: f32 = 0.9;
+/// Slices further apart than this, in columns, show something else.
+const FURTHEST_NEIGHBOUR: f32 = 8.0;
 /// A share of empty masks from which on there is something to learn about when they occur.
 const RARELY: f32 = 0.01;
 /// What differs between different answers is thicker than this; between readers' outlines it is thinner.
@@ -35,9 +41,15 @@ pub(super) fn data(plan: &mut Plan, found: &Fingerprint) {
     if few {
         recipe.data.validation_share = 0.2;
     }
-    let resize = working_size(found);
+    let spacing = common_spacing(found);
+    let resize = if spacing.is_none() { working_size(found) } else { None };
     recipe.data.resize = resize.as_ref().map(|(size, _)| *size);
+    if let Some((spacing, side)) = spacing {
+        recipe.data.spacing = spacing;
+        recipe.augment.crop = Some([side; 2]);
+    }
     plan.because("model.input_channels", "as many as the images have");
+    neighbours(plan, found);
     plan.because("model.classes", "as many foreground classes as the masks have");
     plan.because("data.normalise", why);
     plan.because(
@@ -55,6 +67,41 @@ pub(super) fn data(plan: &mut Plan, found: &Fingerprint) {
     if let Some((_, why)) = resize {
         plan.because("data.resize", why);
     }
+    if let (Some((spacing, side)), Some(found)) = (spacing, found.spacing) {
+        plan.because(
+            "data.spacing",
+            format!(
+                "columns are {} to {} apart: at {spacing} a structure has one size in all images",
+                found.min, found.max
+            ),
+        );
+        plan.because(
+            "augment.crop",
+            format!("a batch needs one size, and {side} pixels hold all images; smaller ones are extended"),
+        );
+    }
+}
+
+/// Neighbouring slices as channels, where the data are volumes.
+fn neighbours(plan: &mut Plan, found: &Fingerprint) {
+    let Some(step) = found.slice_step.filter(|_| found.volume_share >= MOSTLY && found.channels.len() == 1)
+    else {
+        return;
+    };
+    if step.median > FURTHEST_NEIGHBOUR {
+        return;
+    }
+    plan.recipe.data.context = 1;
+    plan.recipe.model.input_channels = plan.recipe.data.slices_together();
+    plan.because(
+        "data.context",
+        format!(
+            "the cases are slices of volumes, {:.1} columns apart: the ones before and after show where a structure \
+             begins and ends",
+            step.median
+        ),
+    );
+    plan.because("model.input_channels", "the slice, the one before and the one after");
 }
 
 fn normalisation(found: &Fingerprint) -> (Normalisation, String) {
@@ -82,6 +129,22 @@ fn normalisation(found: &Fingerprint) -> (Normalisation, String) {
         Normalisation::MinMax,
         "each image's own range: no unit is known, and no pixel lies far beyond the others".into(),
     )
+}
+
+/// The spacing that all images are brought to, and the side that holds all of them; none where they have about the same.
+fn common_spacing(found: &Fingerprint) -> Option<(f32, usize)> {
+    let (spacing, extent) = (found.spacing?, found.extent?);
+    if spacing.low <= 0.0 || spacing.high / spacing.low < DIFFERENT_SPACING {
+        return None;
+    }
+    let longest = found.width.median.max(found.height.median);
+    let finest = FINEST_STRUCTURE / found.diameter.low.max(1.0);
+    let scale = if longest > LARGEST_SIDE { (LARGEST_SIDE / longest).max(finest).min(1.0) } else { 1.0 };
+    // Three digits that a person can read.
+    let digits = 10f32.powf(2.0 - (spacing.median / scale).log10().floor());
+    let wanted = (spacing.median / scale * digits).round() / digits;
+    let side = ((extent.max / wanted / 8.0).ceil() * 8.0).clamp(32.0, 1024.0);
+    Some((wanted, side as usize))
 }
 
 /// The size that all images are brought to, and why; none where they stay as they are.
@@ -136,7 +199,8 @@ pub(super) fn augmentation(plan: &mut Plan, found: &Fingerprint) {
     let strength = if strength < 0.2 { 0.0 } else { strength };
     let directed = rule[0].max(rule[1]) > RULE_DIRECTED;
     let free = |axis: usize| !directed && scene[axis] < SCENE_DIRECTED;
-    let square = found.width == found.height || plan.recipe.data.resize.is_some_and(|[w, h]| w == h);
+    let shape = plan.recipe.data.resize.or(plan.recipe.augment.crop);
+    let square = found.width == found.height || shape.is_some_and(|[w, h]| w == h);
     let augment = &mut plan.recipe.augment;
     augment.flip_horizontal = if free(0) { 0.5 } else { 0.0 };
     augment.flip_vertical = if free(1) && free(0) { 0.5 } else { 0.0 };
@@ -183,6 +247,7 @@ pub(super) fn network(plan: &mut Plan, found: &Fingerprint, gpu: bool) {
         .recipe
         .data
         .resize
+        .or(plan.recipe.augment.crop)
         .map_or([found.width.median, found.height.median], |size| size.map(|side| side as f32));
     let side = width.min(height);
     let diameter = found.diameter.high * side / found.width.median.min(found.height.median).max(1.0);
@@ -304,6 +369,7 @@ pub(super) fn codes(plan: &mut Plan, found: &Fingerprint, gpu: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use multivalued_data::fingerprint::Spread;
     use multivalued_data::synthetic::Task;
 
     fn fingerprint(task: &str, size: usize, count: usize) -> Fingerprint {
@@ -321,6 +387,30 @@ mod tests {
             plan.recipe.validate().unwrap();
             assert_eq!(plan.recipe.loss.overlap > 0.0, different, "{task}: {:?}", found.disagreement);
         }
+    }
+
+    #[test]
+    fn volumes_and_spacings_that_differ_are_planned_for() {
+        let spread =
+            |low: f32, high: f32| Some(Spread { min: low, low, median: (low + high) / 2.0, high, max: high });
+        let mut found = fingerprint("raters", 64, 200);
+        let plain = Plan::new(&found, 200, 20, true);
+        assert_eq!((plain.recipe.data.context, plain.recipe.data.spacing), (0, 0.0));
+        (found.volume_share, found.slice_step) = (1.0, spread(2.0, 3.0));
+        (found.spacing, found.extent) = (spread(0.5, 0.9), spread(32.0, 57.6));
+        let plan = Plan::new(&found, 200, 20, true);
+        plan.recipe.validate().unwrap();
+        let (data, model) = (&plan.recipe.data, &plan.recipe.model);
+        assert_eq!((data.context, model.input_channels, data.spacing, data.resize), (1, 3, 0.7, None));
+        // All of the largest image, in steps of eight.
+        assert_eq!(plan.recipe.augment.crop, Some([88, 88]));
+        for key in ["data.context", "data.spacing", "augment.crop"] {
+            assert!(plan.choices().iter().any(|choice| choice.key == key), "{key} has its reason");
+        }
+        // Slices far apart, or nearly one spacing: nothing of the kind.
+        (found.slice_step, found.spacing) = (spread(9.0, 10.0), spread(0.7, 0.75));
+        let plan = Plan::new(&found, 200, 20, true).recipe;
+        assert_eq!((plan.data.context, plan.data.spacing, plan.augment.crop), (0, 0.0, None));
     }
 
     #[test]

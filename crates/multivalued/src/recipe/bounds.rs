@@ -48,6 +48,8 @@ const RANGES: &[Range] = ranges! {
     data.fold: 0, 64;
     data.seed: 0, MOST_SEED;
     data.resize (pair): 8, 4096;
+    data.spacing: 0, 1000;
+    data.context: 0, 1;
     model.channels (list): 1, 4096;
     model.input_channels: 1, 4;
     model.classes: 1, 255;

@@ -61,6 +61,16 @@ const MEANINGS: &[(&str, &str, &str)] = &[
         "`[width, height]` that images are brought to before the network sees them; masks are brought back",
         "",
     ),
+    (
+        "data.spacing",
+        "distance of columns and rows, in the files' unit, that images are brought to before the network sees them; masks are brought back, and an image that states no spacing stays as it is. Images then differ in size: `augment.crop` gives them one to train with, larger ones cut, smaller ones extended. 0 for none",
+        "",
+    ),
+    (
+        "data.context",
+        "1 for the slices before and after as further channels (`model.input_channels` is 3 then; at the ends of a volume, and of an image that is no slice, the image itself stands for the one that is missing); 0 for none",
+        "",
+    ),
     ("augment.flip_horizontal", "probability of swapping left and right", ""),
     ("augment.flip_vertical", "probability of swapping top and bottom", ""),
     (

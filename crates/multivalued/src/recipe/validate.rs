@@ -55,6 +55,20 @@ impl Recipe {
             rule(low < high, "data.normalise", format!("low {low} must be below high {high}"))?;
         }
         rule(
+            self.data.spacing == 0.0 || self.data.resize.is_none(),
+            "data.spacing",
+            "images are brought to one spacing or to one size (data.resize), not to both; remove one".into(),
+        )?;
+        let together = self.data.slices_together();
+        rule(
+            together == 1 || self.model.input_channels == together,
+            "model.input_channels",
+            format!(
+                "{}: with data.context = {} the network sees {together} slices of one channel; set it to {together}",
+                self.model.input_channels, self.data.context
+            ),
+        )?;
+        rule(
             m + 1 >= n,
             "model.code_dim",
             format!("{m}: {n} equiangular vectors (the simplex frame) need at least {} dimensions", n - 1),

@@ -185,6 +185,49 @@ mod tests {
     }
 
     #[test]
+    fn numbered_files_are_channels_where_the_model_takes_several() {
+        let place = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = place.path().join(name);
+            image::save_buffer(&path, &[7; 16], 4, 4, image::ExtendedColorType::L8).unwrap();
+            path
+        };
+        let names = ["a_0000.png", "a_0001.png", "b_0001.png", "b_0000.png", "c_0000.png"];
+        let files: Vec<PathBuf> = names.iter().map(|name| file(name)).collect();
+        let found = |channels: usize| {
+            let mut inputs = Inputs::default();
+            inputs.add_plain(files.clone(), channels);
+            let names: Vec<(String, usize)> =
+                inputs.all.iter().map(|input| (input.name.clone(), input.files.len())).collect();
+            (names, inputs.faults)
+        };
+        let (two, faults) = found(2);
+        assert_eq!(two, [("a".to_owned(), 2), ("b".to_owned(), 2)]);
+        assert!(faults.len() == 1 && faults[0].contains("0000, the model takes 0000 to 0001"), "{faults:?}");
+        let (one, faults) = found(1);
+        assert!(one.len() == 5 && one[0].0 == "a_0000" && faults.is_empty());
+        // One name without a number, and nobody can say what is a channel of what.
+        let mut mixed = Inputs::default();
+        mixed.add_plain([&files[..2], &[file("plain.png")]].concat(), 2);
+        assert_eq!(mixed.all.len(), 3);
+    }
+
+    #[test]
+    fn folders_and_manifests_are_looked_into() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path();
+        assert!(format!("{:?}", images_in(folder).unwrap_err()).contains("holds no images"));
+        for name in ["b.png", "a.nii.gz", "notes.txt"] {
+            std::fs::write(folder.join(name), "x").unwrap();
+        }
+        let names: Vec<String> = images_in(folder).unwrap().iter().map(|file| file_name(file)).collect();
+        assert_eq!(names, ["a.nii.gz", "b.png"]);
+        std::fs::write(folder.join("list.CSV"), "id,image").unwrap();
+        assert!(is_manifest(&folder.join("list.CSV")) && !is_manifest(&folder.join("b.png")));
+        assert!(!is_manifest(&folder.join("none.csv")), "no such file");
+    }
+
+    #[test]
     fn names_stay_inside_of_the_folder_and_apart_from_each_other() {
         let refusal = |names: &[&str]| {
             let input = |name: &&str| Input { name: (*name).to_owned(), files: vec!["f.png".into()] };

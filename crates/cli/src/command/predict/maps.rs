@@ -70,6 +70,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_map_is_written_for_each_class_and_channels_share_one() {
+        let place = tempfile::tempdir().unwrap();
+        let source = place.path().join("image.png");
+        image::save_buffer(&source, &[7; 6], 3, 2, image::ExtendedColorType::L8).unwrap();
+        let mut mask = Mask::empty(3, 2, 2);
+        mask.set(1, 2, 1, true);
+        let all = Prediction::stated(vec![
+            Hypothesis { mask, probability: 0.75, code: 0 },
+            Hypothesis { mask: Mask::empty(3, 2, 2), probability: 0.25, code: 1 },
+        ]);
+        let slices = [Predicted::new(&all, &all, None)];
+        let maps = write(&source, place.path(), &slices, 1, &Limits::default()).unwrap();
+        assert_eq!(maps.means.len(), 2);
+        let open = |path: &Path| image::open(path).unwrap().into_luma16().into_raw();
+        assert_eq!(open(&maps.means[0]), [0; 6]);
+        assert_eq!(open(&maps.means[1]), [0, 0, 0, 0, 0, 49_151]);
+        assert!(open(&maps.entropy)[5] > 0 && open(&maps.entropy)[..5] == [0; 5]);
+    }
+
+    #[test]
     fn pixels_have_the_probability_of_their_labels_and_its_entropy() {
         let hypothesis = |width: usize, probability| Hypothesis {
             mask: Mask::from_fn(3, 1, |x, _| x < width),

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::Limits;
-use multivalued_data::{Case, Image, Mask, Prediction, files};
+use multivalued_data::volume::VolumeHypothesis;
+use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction, files};
 use serde_json::{Value, json};
 
+use super::coherent::Coherent;
 use super::existing::{State, checksum, clear};
 use super::inputs::file_name;
 use super::predicted::Predicted;
@@ -19,12 +21,16 @@ use super::{maps, sizes};
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::picture::{Exhibit, png, sheet};
+use crate::run::keep::Keep;
 
 /// The file that describes the others.
 pub const DOCUMENT: &str = "prediction.json";
 pub const FORMAT: &str = "multivalued-prediction";
 /// Grows when a reader of the old kind could not read the new one.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+
+/// Volumes that a sheet shows.
+const SHOWN_VOLUMES: usize = 5;
 
 /// What is written of every image.
 pub struct Output<'a> {
@@ -35,13 +41,21 @@ pub struct Output<'a> {
     pub samples: usize,
     pub seed: u64,
     pub maps: bool,
-    /// Whether the hypotheses are those that the user chose, to be shown as they are.
-    pub chosen: bool,
+    /// Which hypotheses the user chose.
+    pub keep: &'a Keep,
+}
+
+/// What is told of an image that was written.
+pub struct Written {
+    /// What the short list of each slice loses, where one was asked for.
+    pub losses: Vec<f64>,
+    /// How large a volume's structures are, in words.
+    pub sizes: Option<String>,
 }
 
 impl Output<'_> {
-    /// Writes an image's results, and gives what the short list of each slice loses where one was asked for.
-    pub fn write(&self, finished: &Finished) -> Outcome<Vec<f64>> {
+    /// Writes an image's results.
+    pub fn write(&self, finished: &Finished) -> Outcome<Written> {
         let Finished { task, slices, predicted, warnings, pixels, .. } = finished;
         let (input, to, limits) = (task.input, task.folder, Limits::default());
         let image = &input.files[0];
@@ -57,26 +71,33 @@ impl Output<'_> {
             let masks: Vec<Mask> = masks.flat_map(|mask| vec![mask; joined]).collect();
             write_masks_like(image, &to.join(name), &masks, &limits)
         };
-        let most = predicted.iter().map(|slice| slice.kept().len()).max().unwrap_or(0);
-        let mut hypotheses = Vec::with_capacity(most);
-        for rank in 0..most {
-            let mut masks = predicted.iter().map(|slice| slice.mask_at(rank));
-            hypotheses.push(write_masks(format!("hypothesis-{}", rank + 1), &mut masks)?);
+        let coherent = Coherent::of(predicted, self.keep, &input.name, self.seed)?;
+        let write_volume = |name: String, members: &[usize]| {
+            let chosen = predicted.iter().zip(members);
+            write_masks(name, &mut chosen.map(|(slice, &member)| slice.all[member].mask.mask()))
+        };
+        let mut hypotheses = Vec::new();
+        for rank in 0..coherent.as_ref().map_or(predicted[0].kept().len(), |all| all.hypotheses.len()) {
+            let name = format!("hypothesis-{}", rank + 1);
+            hypotheses.push(match &coherent {
+                Some(all) => write_volume(name, &all.hypotheses[rank].members)?,
+                None => write_masks(name, &mut [predicted[0].kept()[rank].mask.mask()].into_iter())?,
+            });
         }
-        let draws: Vec<Vec<usize>> =
-            predicted.iter().enumerate().map(|(at, slice)| self.draws(slice, &input.name, at)).collect();
+        let draws = match &coherent {
+            Some(all) => all.samples(self.samples, &input.name, self.seed),
+            None => self.draws(&predicted[0], &input.name),
+        };
         let mut samples = Vec::with_capacity(self.samples);
-        for sample in 0..self.samples {
-            let drawn = predicted.iter().zip(&draws);
-            let mut masks = drawn.map(|(slice, draws)| slice.all[draws[sample]].mask.mask());
-            samples.push(write_masks(format!("sample-{}", sample + 1), &mut masks)?);
+        for (at, members) in draws.iter().enumerate() {
+            samples.push(write_volume(format!("sample-{}", at + 1), members)?);
         }
         let maps = match self.maps {
             true => Some(maps::write(image, to, predicted, joined, &limits)?),
             false => None,
         };
         let sheet = to.join("sheet.png");
-        let drawn = self.sheet(finished)?;
+        let drawn = self.sheet(finished, coherent.as_ref())?;
         // Like the masks it is known by its checksum, so that nobody need wait until the disk has it.
         files::create(&sheet)?.write_all(&drawn).map_err(|error| Failure::io(&sheet, &error))?;
         let written = hypotheses.iter().chain(&samples).chain([&sheet]);
@@ -86,6 +107,10 @@ impl Output<'_> {
         let names = |files: &[PathBuf]| files.iter().map(|file| file_name(file)).collect::<Vec<_>>();
         let hypotheses = names(&hypotheses);
         let geometry = slices.image(0)?.geometry;
+        let unit = sizes::Unit::of(geometry.as_ref(), predicted.len());
+        let found = sizes::of(predicted, coherent.as_ref().map(|all| &all.volume));
+        // The files of a volume hold no single slice's hypotheses.
+        let of_slices = coherent.is_none().then_some(&hypotheses[..]);
         let document = json!({
             "format": FORMAT,
             "version": VERSION,
@@ -95,33 +120,51 @@ impl Output<'_> {
             "settings": self.settings,
             "warnings": warnings.sentences(),
             "spacing": geometry.as_ref().map(|geometry| geometry.spacing),
-            "sizes": sizes::of(predicted, geometry.as_ref()),
-            "slices": predicted.iter().map(|slice| slice.json(&hypotheses)).collect::<Vec<_>>(),
+            "sizes": sizes::json(&found, unit),
+            "volume": coherent.as_ref().map(|all| all.json(&hypotheses, unit)),
+            "slices": predicted.iter().map(|slice| slice.json(of_slices)).collect::<Vec<_>>(),
             "samples": names(&samples),
             "maps": maps.map(|maps| json!({ "mean": names(&maps.means), "entropy": file_name(&maps.entropy) })),
             "files": checksums,
         });
         let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Io(error.to_string()))?;
         folder::write(&to.join(DOCUMENT), (text + "\n").as_bytes())?;
-        Ok(predicted.iter().filter_map(|slice| slice.loss).collect())
+        Ok(Written {
+            losses: predicted.iter().filter_map(|slice| slice.loss).collect(),
+            sizes: coherent.map(|_| sizes::in_words(&found, unit)),
+        })
     }
 
-    /// The sheet as a PNG file. A volume's shows some slices from one end to the other.
-    fn sheet(&self, Finished { task, slices, predicted, .. }: &Finished) -> Outcome<Vec<u8>> {
+    /// The sheet as a PNG file. A volume's shows some slices from one end to the other, with a column for each of its
+    /// hypotheses.
+    fn sheet(
+        &self,
+        Finished { task, slices, predicted, .. }: &Finished,
+        coherent: Option<&Coherent>,
+    ) -> Outcome<Vec<u8>> {
         let step = predicted.len().div_ceil(12).max(1);
-        let shown =
-            predicted.iter().enumerate().step_by(step).map(|(at, slice)| {
-                Ok((unannotated(&task.input.name, slices.image(at)?), slice.prediction()))
-            });
+        let of_volume = |all: &Coherent, at: usize, slice: &Predicted| {
+            let one = |(code, volume): (usize, &VolumeHypothesis)| Hypothesis {
+                mask: slice.all[volume.members[at]].mask.mask(),
+                probability: volume.probability as f32,
+                code,
+            };
+            Prediction::stated(all.hypotheses.iter().take(SHOWN_VOLUMES).enumerate().map(one).collect())
+        };
+        let shown = predicted.iter().enumerate().step_by(step).map(|(at, slice)| {
+            let said = coherent.map_or_else(|| slice.prediction(), |all| of_volume(all, at, slice));
+            Ok((unannotated(&task.input.name, slices.image(at)?), said))
+        });
         let shown = shown.collect::<Outcome<Vec<(Case, Prediction)>>>()?;
-        let exhibit = if self.chosen { Exhibit::of_all } else { Exhibit::new };
+        let as_they_are = self.keep.is_stated() || coherent.is_some();
+        let exhibit = if as_they_are { Exhibit::of_all } else { Exhibit::new };
         let exhibits: Vec<_> = shown.iter().map(|(case, prediction)| exhibit(case, prediction)).collect();
         Ok(png(&sheet(&exhibits)))
     }
 
-    /// Which hypothesis each sample of a slice shows; the same for the same name, slice and seed.
-    fn draws(&self, slice: &Predicted, name: &str, at: usize) -> Vec<usize> {
-        let mut draw = Draw::new(self.seed, &["sample", name], at as u64);
+    /// Which hypothesis each sample of an image shows; the same for the same name and seed.
+    fn draws(&self, slice: &Predicted, name: &str) -> Vec<Vec<usize>> {
+        let mut draw = Draw::new(self.seed, &["sample", name], 0);
         let last = slice.all.len() - 1;
         let mut one = || {
             let mut rest = draw.unit();
@@ -132,7 +175,7 @@ impl Output<'_> {
             // The probabilities sum to one but for rounding.
             found.unwrap_or(last)
         };
-        (0..self.samples).map(|_| one()).collect()
+        (0..self.samples).map(|_| vec![one()]).collect()
     }
 }
 

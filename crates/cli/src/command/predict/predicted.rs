@@ -55,20 +55,15 @@ impl Predicted {
         Prediction { hypotheses: self.kept().iter().map(unpack).collect(), draws: self.draws }
     }
 
-    /// The mask of a rank; empty where the slice has fewer hypotheses.
-    pub fn mask_at(&self, rank: usize) -> Mask {
-        match self.kept().get(rank) {
-            Some(one) => one.mask.mask(),
-            None => {
-                let [width, height, classes] = self.all[0].mask.size();
-                Mask::empty(width, height, classes)
-            }
-        }
+    /// All masks with their probabilities.
+    pub fn weighted(&self) -> (Vec<Mask>, Vec<f64>) {
+        self.all.iter().map(|one| (one.mask.mask(), f64::from(one.probability))).unzip()
     }
 
-    /// What `prediction.json` says of the slice.
-    pub fn json(&self, files: &[String]) -> Value {
-        let row = |(one, file): (&PackedHypothesis, &String)| {
+    /// What `prediction.json` says of the slice; without files, where these hold whole volumes.
+    pub fn json(&self, files: Option<&[String]>) -> Value {
+        let row = |(at, one): (usize, &PackedHypothesis)| {
+            let file = files.map(|files| &files[at]);
             let mask = one.mask.mask();
             let areas: Vec<usize> = (0..mask.classes()).map(|class| mask.area(class)).collect();
             json!({ "file": file, "probability": one.probability, "code": one.code, "areas": areas })
@@ -77,7 +72,7 @@ impl Predicted {
         let dropped = if self.short.is_some() { &[] } else { &self.all[self.kept..] };
         json!({
             "draws": self.draws,
-            "hypotheses": self.kept().iter().zip(files).map(row).collect::<Vec<_>>(),
+            "hypotheses": self.kept().iter().enumerate().map(row).collect::<Vec<_>>(),
             // A sum over nothing is -0, which looks odd.
             "dropped_probability": 0.0 + dropped.iter().map(|one| f64::from(one.probability)).sum::<f64>(),
             // GED between all hypotheses and those listed here; null where none stands for others.

@@ -19,6 +19,7 @@ use rayon::prelude::*;
 
 use super::existing::{State, is_complete};
 use super::inputs::Input;
+use super::output::Written;
 use super::predicted::Predicted;
 use crate::exit::{Failure, Outcome};
 use crate::run::counting::Counting;
@@ -55,8 +56,8 @@ pub struct Queue<'a> {
     pub batch: usize,
     /// What is kept of each prediction.
     pub keep: &'a Keep,
-    /// Writes an image's results, and gives what short lists lose.
-    pub write: &'a (dyn Fn(&Finished) -> Outcome<Vec<f64>> + Sync),
+    /// Writes an image's results.
+    pub write: &'a (dyn Fn(&Finished) -> Outcome<Written> + Sync),
 }
 
 /// What happened to an image.
@@ -65,8 +66,8 @@ pub enum Event {
     Complete,
     /// It cannot be predicted, or its results cannot be written.
     Failed(Failure),
-    /// It was predicted and written; with what its short lists lose.
-    Written(Vec<f64>),
+    /// It was predicted and written.
+    Written(Written),
     /// Nothing more can be done.
     Fatal(Failure),
 }
@@ -173,7 +174,7 @@ impl Queue<'_> {
 
     /// Reads an image; none where its prediction is complete.
     fn open<'a>(&self, task: &'a Task<'a>, room: &'a Room) -> Outcome<Option<Opened<'a>>> {
-        let channels = self.model.recipe().model.input_channels;
+        let channels = self.model.recipe().image_channels();
         let slices = Slices::open_for(&task.input.files, channels, &Limits::default())?;
         let mut hasher = blake3::Hasher::new();
         let mut warnings = Warnings::default();
@@ -255,7 +256,14 @@ impl Queue<'_> {
                 Err(failure) => fail(&mut group[at], failure),
             }
         }
-        for (at, said) in whose.into_iter().zip(self.predict(&images)?) {
+        let keeps: Vec<Keep> = whose
+            .iter()
+            .map(|&at| match &group[at] {
+                Some(opened) if opened.slices.len() > 1 => self.keep.of_slices(),
+                _ => *self.keep,
+            })
+            .collect();
+        for (at, said) in whose.into_iter().zip(self.predict(&images, &keeps)?) {
             let Some(opened) = &mut group[at] else { continue };
             match said {
                 Ok(predicted) => opened.predicted.push(predicted),
@@ -268,16 +276,24 @@ impl Queue<'_> {
         Ok(())
     }
 
-    /// A slice that the model can take.
+    /// A slice that the model can take, with its neighbours where it takes them, too; at the ends it stands for the one
+    /// that is missing.
     fn image(&self, opened: &Opened, z: usize) -> Outcome<Image> {
-        let image = opened.slices.image(z)?;
+        let slices = &opened.slices;
+        let image = match self.model.recipe().data.context {
+            0 => slices.image(z)?,
+            _ => {
+                let [before, after] = [z.saturating_sub(1), (z + 1).min(slices.len() - 1)];
+                Image::joined(&[&slices.image(before)?, &slices.image(z)?, &slices.image(after)?])
+            }
+        };
         let place = opened.task.input.files[0].display();
         self.model.mixture().check(&[&image]).map_err(|error| Failure::at(place, error))?;
         Ok(image)
     }
 
-    /// What the model says of images of one size, or why it says nothing of one.
-    fn predict(&self, images: &[Image]) -> Outcome<Vec<Outcome<Predicted>>> {
+    /// What the model says of images of one size, and what is kept of it, or why it says nothing of one.
+    fn predict(&self, images: &[Image], keeps: &[Keep]) -> Outcome<Vec<Outcome<Predicted>>> {
         let all: Vec<&Image> = images.iter().collect();
         let said: Vec<Outcome<Prediction>> = match self.model.mixture().predict(&all).map_err(Failure::from) {
             Ok(said) => said.into_iter().map(Ok).collect(),
@@ -288,9 +304,9 @@ impl Queue<'_> {
                 all.iter().map(alone).collect()
             }
         };
-        let kept = said.into_par_iter().map(|said| {
+        let kept = said.into_par_iter().zip(keeps).map(|(said, keep)| {
             let said = said?;
-            let (kept, loss) = self.keep.of(&said)?;
+            let (kept, loss) = keep.of(&said)?;
             Ok(Predicted::new(&said, &kept, loss))
         });
         Ok(kept.collect())
@@ -305,7 +321,7 @@ impl Queue<'_> {
                 continue;
             }
             let event = match (self.write)(&one) {
-                Ok(losses) => Event::Written(losses),
+                Ok(written) => Event::Written(written),
                 Err(failure) if failure.is_users() => Event::Failed(failure),
                 Err(failure) => Event::Fatal(failure),
             };
