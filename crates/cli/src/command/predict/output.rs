@@ -15,7 +15,7 @@ use super::existing::{State, checksum, clear};
 use super::inputs::file_name;
 use super::predicted::Predicted;
 use super::queue::Finished;
-use super::{maps, sizes};
+use super::{MaskFormat, maps, segmentation, sizes};
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::picture::{Exhibit, png, sheet};
@@ -35,6 +35,7 @@ pub struct Output<'a> {
     pub samples: usize,
     pub seed: u64,
     pub maps: bool,
+    pub format: MaskFormat,
     /// Whether the hypotheses are those that the user chose, to be shown as they are.
     pub chosen: bool,
 }
@@ -59,9 +60,17 @@ impl Output<'_> {
         };
         let most = predicted.iter().map(|slice| slice.kept().len()).max().unwrap_or(0);
         let mut hypotheses = Vec::with_capacity(most);
-        for rank in 0..most {
-            let mut masks = predicted.iter().map(|slice| slice.mask_at(rank));
-            hypotheses.push(write_masks(format!("hypothesis-{}", rank + 1), &mut masks)?);
+        match self.format {
+            MaskFormat::Dicom => {
+                let file = segmentation::write(image, to, predicted, joined, &limits)?;
+                hypotheses.resize(most, file);
+            }
+            MaskFormat::Input => {
+                for rank in 0..most {
+                    let mut masks = predicted.iter().map(|slice| slice.mask_at(rank));
+                    hypotheses.push(write_masks(format!("hypothesis-{}", rank + 1), &mut masks)?);
+                }
+            }
         }
         let draws: Vec<Vec<usize>> =
             predicted.iter().enumerate().map(|(at, slice)| self.draws(slice, &input.name, at)).collect();
