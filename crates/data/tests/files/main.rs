@@ -13,6 +13,7 @@ mod formats;
 mod found_layouts;
 mod fuzz;
 mod layouts;
+mod lidc;
 mod make;
 mod output;
 mod shared_data;
