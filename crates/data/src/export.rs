@@ -10,15 +10,16 @@ use tiff::encoder::colortype::Gray32Float;
 
 use crate::files;
 use crate::import::{Format, Limits, headed, identify, nifti};
-use crate::{Error, Mask, Result};
+use crate::{Error, Mask, Result, dicom};
 
 /// Writes the masks of one image (one per slice of a volume) next to nothing but `stem`, to which the
 /// fitting extension is added: NIfTI for NIfTI (gzipped if the source is), MHA for MetaImage, NRRD for NRRD
-/// (packed if the source is), TIFF for TIFF, NPY for NPY and NPZ, PNG for PNG and for JPEG, whose loss a mask does not survive. Returns the file's path.
+/// (packed if the source is), TIFF for TIFF, NPY for NPY and NPZ, gzipped NIfTI for
+/// DICOM, PNG for PNG and for JPEG, whose loss a mask does not survive. Returns the file's path.
 pub fn write_masks_like(source: &Path, stem: &Path, slices: &[Mask], limits: &Limits) -> Result<PathBuf> {
     let (format, path) = named_like(source, stem)?;
-    if format == Format::Nifti {
-        nifti::write_masks(&path, &nifti::read_header(source, limits)?, slices)?;
+    if let Format::Nifti | Format::Dicom = format {
+        nifti::write_masks(&path, &nifti_header(source, format, limits)?, slices)?;
         return Ok(path);
     }
     if let Format::Headed(kind) = format {
@@ -51,7 +52,9 @@ pub fn write_map_like(
 ) -> Result<PathBuf> {
     let (format, path) = named_like(source, stem)?;
     match format {
-        Format::Nifti => nifti::write_map(&path, &nifti::read_header(source, limits)?, slice)?,
+        Format::Nifti | Format::Dicom => {
+            nifti::write_map(&path, &nifti_header(source, format, limits)?, slice)?;
+        }
         Format::Headed(kind) => {
             headed::write_map(&path, &headed::Header::read(source, kind, limits)?, slice)?;
         }
@@ -75,6 +78,7 @@ fn named_like(source: &Path, stem: &Path) -> Result<(Format, PathBuf)> {
     let gzipped = source.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     let extension = match format {
         Format::Nifti if gzipped => "nii.gz",
+        Format::Dicom => "nii.gz",
         Format::Nifti => "nii",
         Format::Headed(kind) => kind.extension(),
         Format::Tiff => "tiff",
@@ -86,6 +90,17 @@ fn named_like(source: &Path, stem: &Path) -> Result<(Format, PathBuf)> {
     path.push(".");
     path.push(extension);
     Ok((format, PathBuf::from(path)))
+}
+
+/// The header of what is written for a NIfTI file or a DICOM series.
+fn nifti_header(source: &Path, format: Format, limits: &Limits) -> Result<nifti::Header> {
+    match format {
+        Format::Dicom => {
+            let stack = dicom::Stack::open(source, limits)?;
+            nifti::Header::of(source, stack.size(), stack.geometry.as_ref())
+        }
+        _ => nifti::read_header(source, limits),
+    }
 }
 
 fn write_tiff_map(path: &Path, values: &[f32], [width, height]: [usize; 2]) -> Result<()> {

@@ -7,7 +7,9 @@
 //! | [`Image`], [`Mask`], [`Case`], [`Annotation`], [`Mode`], [`Hypothesis`], [`Prediction`] | the nouns |
 //! | [`CaseList`] | cases by number, in memory or on disk |
 //! | [`CompactMask`], [`Predictions`] | a mask, and the predictions of many images, in few bytes |
-//! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ, NIfTI, MetaImage and NRRD; writing masks in the input's geometry |
+//! | [`import`], [`export`] | reading PNG, TIFF, JPEG, NPY, NPZ, NIfTI, MetaImage, NRRD and DICOM; writing masks in the input's geometry |
+//! | [`dicom`] | DICOM series as volumes, and hypotheses as DICOM segmentations |
+//! | [`lidc`] | LIDC-IDRI's scans and XML annotations as crops or volumes |
 //! | [`dataset`] | folders and manifests as cases; splits by group, the packed cache, inspection |
 //! | [`normalise`], [`augment`] | what training does to a case before the network sees it |
 //! | [`fingerprint`] | what a data set is like, in numbers, and whether an image is like it |
@@ -26,6 +28,7 @@ mod case;
 mod case_list;
 mod compact;
 pub mod dataset;
+pub mod dicom;
 pub mod draw;
 mod error;
 pub mod evaluate;
@@ -34,6 +37,7 @@ pub mod files;
 pub mod fingerprint;
 mod image;
 pub mod import;
+pub mod lidc;
 mod mask;
 pub mod memory;
 pub mod metric;

@@ -10,6 +10,7 @@ mod distil;
 mod evaluate;
 pub mod export;
 mod generate;
+mod import;
 mod inspect;
 mod man;
 pub mod options;
@@ -39,6 +40,7 @@ pub struct Program {
 enum Command {
     Demo(demo::Demo),
     Generate(generate::Generate),
+    Import(import::Import),
     Validate(validate::Validate),
     Plan(plan::PlanCommand),
     Train(train::Train),
@@ -61,6 +63,7 @@ impl Program {
         match self.command {
             Command::Demo(command) => command.run(),
             Command::Generate(command) => command.run(),
+            Command::Import(command) => command.run(),
             Command::Validate(command) => command.run(),
             Command::Plan(command) => command.run(),
             Command::Train(command) => command.run(),

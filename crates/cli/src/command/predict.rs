@@ -7,6 +7,7 @@ mod maps;
 mod output;
 mod predicted;
 mod queue;
+mod segmentation;
 mod settings;
 mod sizes;
 
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use existing::Policy;
 use inputs::Inputs;
 use multivalued::Limit;
@@ -44,7 +45,7 @@ const BATCH_OF_GPU: usize = 128;
 #[command(
     after_help = "Examples:\n  multivalued predict models/lidc slice.png\n  multivalued predict runs/lidc \
 scan.nii.gz --out predictions\n  multivalued \
-predict runs/lidc images/ --top 3 --out predictions\n  multivalued predict runs/lidc data/lidc --resume \
+predict runs/lidc images/ --top 3 --out predictions\n  multivalued predict runs/lidc CT/ --format dicom\n  multivalued predict runs/lidc data/lidc --resume \
 --out predictions\n\nFor each image a folder of its name, or of its case's id: hypothesis-1 (the \
 most probable), hypothesis-2 and so on, prediction.json with probabilities, codes, areas and the distribution of sizes, and sheet.png. A \
 warning tells where an image is unlike the training data. \
@@ -55,7 +56,7 @@ largest overlap demands (docs/predictions.md)."
 pub struct Predict {
     /// The run's folder, or a model's
     run: PathBuf,
-    /// Image files, folders of them, data sets in any layout that `train` reads, or manifests
+    /// Image files, folders of them, DICOM files or series, data sets in any layout that `train` reads, or manifests
     #[arg(required = true, num_args = 1..)]
     images: Vec<PathBuf>,
     /// The folder to write to
@@ -88,6 +89,9 @@ pub struct Predict {
     /// Also write maps in the input's format: the mean probability of each class, and the pixels' entropy
     #[arg(long)]
     maps: bool,
+    /// What hypotheses are written as
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = MaskFormat::Input)]
+    format: MaskFormat,
     /// The layout of the data sets, where it is not to be found by content
     #[arg(long, value_name = "NAME")]
     layout: Option<Layout>,
@@ -108,6 +112,15 @@ pub struct Predict {
     device: DeviceChoice,
 }
 
+/// What hypotheses are written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MaskFormat {
+    /// A file each, in the input's format; for DICOM in NIfTI, without a word on the patient
+    Input,
+    /// For DICOM: one DICOM segmentation with a segment each. It has the source's patient and study attributes
+    Dicom,
+}
+
 impl Predict {
     pub fn run(&self) -> Outcome {
         let device = self.device.open_to_predict()?;
@@ -118,6 +131,9 @@ impl Predict {
         let fingerprint = likeness::fingerprint(&RunFolder::at(&self.run))?;
         let Inputs { all: inputs, faults } =
             Inputs::find(&self.images, self.layout, model.recipe().image_channels())?;
+        if self.format == MaskFormat::Dicom {
+            segmentation::refuse_others(&inputs)?;
+        }
         let count = |number: Option<u32>| number.map(|number| number as usize);
         let keep = Keep { top: count(self.top), coverage, list: count(self.list), merge: self.merge };
         let output = Output {
@@ -127,6 +143,7 @@ impl Predict {
             seed: self.seed,
             maps: self.maps,
             keep: &keep,
+            format: self.format,
         };
         // Before any work is done for nothing.
         let mut found = Vec::with_capacity(inputs.len());

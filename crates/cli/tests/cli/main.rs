@@ -19,6 +19,7 @@ mod names;
 mod prediction_maps;
 mod prediction_sets;
 mod recipes;
+mod scans;
 mod shipped;
 mod terminal;
 mod tiny;

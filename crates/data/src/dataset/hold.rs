@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use super::packed::{Encoded, Found, Packed, Writer};
 use super::{Dataset, Options, Source, entries, inspect, load};
 use crate::memory::in_words;
-use crate::{Case, CaseList, Error, Result, files};
+use crate::{Case, CaseList, Error, Result, dicom, files};
 
 /// What cache files' names end with.
 pub(super) const EXTENSION: &str = "cases";
@@ -315,7 +315,10 @@ impl Reading<'_> {
             for mode in &source.truth {
                 text(&mode.probability.to_string());
             }
-            for path in source.files() {
+            // Of a folder with a DICOM series its files count, too.
+            let files =
+                source.files().flat_map(|path| [path.to_owned()].into_iter().chain(dicom::files(path)));
+            for path in &files.collect::<Vec<PathBuf>>() {
                 text(&path.strip_prefix(&self.dataset.path).unwrap_or(path).to_string_lossy());
                 // What cannot be looked at is told of when it is read.
                 if let Ok(metadata) = fs::metadata(path) {

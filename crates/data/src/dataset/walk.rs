@@ -1,11 +1,12 @@
 //! A folder and all below it, listed once, sorted by name. Links are followed, but no folder is entered twice:
-//! links into each other would else multiply what there is to read without end.
+//! links into each other would else multiply what there is to read without end. A folder that holds a DICOM series
+//! and nothing else is listed as a file: it is one volume.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use crate::{Error, Result, dicom};
 
 /// Files that may lie among images without being images.
 const COMPANIONS: [&str; 14] =
@@ -22,7 +23,8 @@ pub fn is_image_name(name: &str) -> bool {
         && !COMPANIONS.iter().any(|other| extension.eq_ignore_ascii_case(other))
 }
 
-/// A file that is taken for an image or mask: neither hidden nor a companion such as a read-me.
+/// A file that is taken for an image or mask: neither hidden nor a companion such as a read-me. Or the folder of a
+/// DICOM series.
 #[derive(Debug, Clone)]
 pub(super) struct ImageFile {
     pub path: PathBuf,
@@ -90,6 +92,11 @@ impl Folder {
         self.files.is_empty() && self.folders.iter().all(Folder::has_no_files)
     }
 
+    /// Whether it holds the slices of a DICOM series and nothing else.
+    fn is_series(&self) -> bool {
+        self.folders.is_empty() && dicom::is_series(self.files.iter().map(|file| &*file.path))
+    }
+
     /// A path inside `root` with `/` between its parts.
     pub fn relative(&self, root: &Path) -> String {
         relative(&self.path, root)
@@ -124,6 +131,9 @@ impl Walk<'_> {
             match self.real_folder(&path, &entry, real) {
                 Ok(None) => folder.files.extend(ImageFile::at(path, &own)),
                 Ok(Some(inner)) => match self.read(path, &inner, own, folder.name.clone()) {
+                    Ok(inner) if inner.is_series() => {
+                        folder.files.push(ImageFile { path: inner.path, stem: inner.name });
+                    }
                     Ok(inner) => folder.folders.push(inner),
                     Err(fault) => self.problems.push(fault),
                 },

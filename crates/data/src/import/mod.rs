@@ -4,6 +4,7 @@
 //!
 //! | file | formats |
 //! |---|---|
+//! | [`crate::dicom`] | DICOM files, and folders with a series of them |
 //! | `headed` | MetaImage and NRRD, 2-D or 3-D |
 //! | [`nifti`] | NIfTI-1, plain or gzipped, 2-D or 3-D |
 //! | `npy`, `npz` | NumPy arrays; never pickles |
@@ -24,10 +25,10 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::memory::{Room, claim};
-use crate::{Error, Image, Mask, Result};
+use crate::{Error, Image, Mask, Result, dicom};
+pub(crate) use headed::geometry as placed;
 pub use mask::MaskRule;
-use sample::Sample;
-pub(crate) use sample::Samples;
+pub(crate) use sample::{Sample, Samples, Steps};
 
 /// How large a file may declare itself to be. What lies beyond is refused before memory is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,14 @@ const ALWAYS_ALLOWED: u64 = 16 << 20;
 impl Limits {
     /// Claims the memory of a declared size: its samples `copies` times while they are read, and one slice of
     /// f32. Refuses what [`check`](Self::check) refuses.
-    fn claim(&self, path: &Path, size: &Size, sample: Sample, stored: u64, copies: u64) -> Result<Room> {
+    pub(crate) fn claim(
+        &self,
+        path: &Path,
+        size: &Size,
+        sample: Sample,
+        stored: u64,
+        copies: u64,
+    ) -> Result<Room> {
         self.check(path, size, sample.bytes() as u64, stored)?;
         // Both factors are bounded by the check.
         let slice = (size.width * size.height * size.channels) as u64;
@@ -119,10 +127,15 @@ pub(crate) enum Format {
     Npz,
     Nifti,
     Headed(headed::Kind),
+    /// A file, or a folder with a series.
+    Dicom,
 }
 
 /// Tells the format by content: names lie more often than first bytes do.
 pub(crate) fn identify(path: &Path) -> Result<Format> {
+    if dicom::is_folder(path) {
+        return Ok(Format::Dicom);
+    }
     // A pipe would keep its reader waiting, a device never end.
     if !std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_file() {
         return Err(Error::file(path, "is no file but a folder, pipe or device; give an image file"));
@@ -132,6 +145,8 @@ pub(crate) fn identify(path: &Path) -> Result<Format> {
     file.take(352).read_to_end(&mut head).map_err(|e| Error::io(path, e))?;
     let refuse = |what: &str| Err(Error::file(path, what));
     match head.as_slice() {
+        // Before all others: the 128 bytes in front of it may look like anything.
+        head if head.get(128..132) == Some(b"DICM") => Ok(Format::Dicom),
         [] => refuse("is empty; export it again"),
         [0x89, b'P', b'N', b'G', ..] => Ok(Format::Png),
         [0xff, 0xd8, 0xff, ..] => Ok(Format::Jpeg),
@@ -149,16 +164,18 @@ pub(crate) fn identify(path: &Path) -> Result<Format> {
             "is a Python pickle, which is a program and is never executed here; save the array with numpy.save(..., allow_pickle=False)",
         ),
         [0x89, b'H', b'D', b'F', ..] => refuse("is an HDF5 file; save the array as NPY or NIfTI"),
-        head if head.get(128..132) == Some(b"DICM") => {
-            refuse("is a DICOM file; convert the series to NIfTI (for example with dcm2niix) or PNG")
-        }
         head => match headed::Kind::identify(head) {
             Some(kind) => Ok(Format::Headed(kind)),
             None => refuse(
-                "is none of PNG, TIFF, JPEG, NPY, NPZ, NIfTI-1, MetaImage, NRRD; convert it to one of these",
+                "is none of PNG, TIFF, JPEG, NPY, NPZ, NIfTI-1, MetaImage, NRRD, DICOM; convert it to one of these",
             ),
         },
     }
+}
+
+/// Whether a path is an image by its first bytes; it may be broken all the same.
+pub fn is_image(path: &Path) -> bool {
+    identify(path).is_ok()
 }
 
 /// Reads any supported file.
@@ -171,6 +188,7 @@ pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
         Format::Npz => npz::read(path, limits),
         Format::Nifti => nifti::read(path, limits),
         Format::Headed(kind) => headed::read(path, kind, limits),
+        Format::Dicom => dicom::read(path, limits),
     }
 }
 
@@ -179,6 +197,7 @@ pub(crate) fn depth(path: &Path, limits: &Limits) -> Result<usize> {
     match identify(path)? {
         Format::Nifti => Ok(nifti::read_header(path, limits)?.depth()),
         Format::Headed(kind) => Ok(headed::Header::read(path, kind, limits)?.depth()),
+        Format::Dicom => Ok(dicom::Stack::open(path, limits)?.size().depth),
         _ => Ok(1),
     }
 }

@@ -29,7 +29,7 @@ fn damaged_images(target: &str, more: impl Fn(&Path, &[u8])) {
 /// Damage says something only where the file was read before.
 #[test]
 fn the_seeds_are_read() {
-    for target in ["nifti", "npy", "headed", "raster"] {
+    for target in ["nifti", "npy", "headed", "raster", "dicom"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
         let paths: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         // What once broke a reader is kept under this name.
@@ -55,6 +55,11 @@ fn damaged_npy_and_npz() {
 #[test]
 fn damaged_metaimage_and_nrrd() {
     damaged_images("headed", |_, _| ());
+}
+
+#[test]
+fn damaged_dicom() {
+    damaged_images("dicom", |_, _| ());
 }
 
 #[test]

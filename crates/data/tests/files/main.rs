@@ -6,10 +6,14 @@ mod cache;
 mod chest_xray;
 #[path = "../damage/mod.rs"]
 mod damage;
+mod dicom;
+mod dicom_make;
+mod dicom_pixels;
 mod formats;
 mod found_layouts;
 mod fuzz;
 mod layouts;
+mod lidc;
 mod make;
 mod output;
 mod shared_data;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::inputs::file_name;
 use super::output::{DOCUMENT, FORMAT, VERSION};
-use super::settings;
+use super::{segmentation, settings};
 use crate::exit::{Failure, Outcome};
 
 /// What to do with an image's folder that is not empty.
@@ -109,7 +109,7 @@ fn content(folder: &Path) -> Outcome<Vec<String>> {
 /// Whether `predict` writes files of this name, or left one where it was stopped.
 fn is_ours(name: &str) -> bool {
     let begins = ["hypothesis-", "sample-", "mean-", "entropy."];
-    let whole = ["sheet.png", DOCUMENT];
+    let whole = ["sheet.png", segmentation::FILE, DOCUMENT];
     let part = name.starts_with('.') && name.ends_with(".part");
     let plain = !name.contains(['/', '\\']);
     plain && (whole.contains(&name) || part || begins.iter().any(|begin| name.starts_with(begin)))

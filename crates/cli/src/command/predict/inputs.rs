@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
 use multivalued_data::dataset::{Images, Layout, Slices, is_image_name};
-use multivalued_data::import::Limits;
+use multivalued_data::dicom;
+use multivalued_data::import::{Limits, is_image};
 
 use crate::exit::{Failure, Outcome};
 use crate::run::cases::tell_notes;
@@ -36,7 +37,20 @@ impl Inputs {
             let may_be_a_set = layout.is_some() || path.is_dir() || is_manifest(path);
             match if may_be_a_set { Images::find(path, layout)? } else { None } {
                 Some(images) => found.add(path, images),
-                None if path.is_dir() => plain.extend(images_in(path)?),
+                None if path.is_dir() => {
+                    let files = images_in(path);
+                    let is_other = |file: &PathBuf| !dicom::is_named_by(file) && is_image(file);
+                    // Scans below a folder are looked for where it holds no other images.
+                    let scans = match files.as_ref().is_ok_and(|files| files.iter().any(is_other)) {
+                        true => Vec::new(),
+                        false => dicom::find(path, &Limits::default())?,
+                    };
+                    if scans.is_empty() {
+                        plain.extend(files?);
+                    }
+                    found.all.extend(scans.into_iter().map(|(inner, file)| scan(path, &inner, file)));
+                }
+                None if !path.exists() && dicom::is_named_by(path) => found.all.push(one_of_several(path)),
                 None => plain.push(path.clone()),
             }
         }
@@ -119,6 +133,24 @@ impl Inputs {
         }
         Ok(())
     }
+}
+
+/// A scan that was found in a folder, named by its place there, or as the folder.
+fn scan(folder: &Path, inner: &Path, file: PathBuf) -> Input {
+    let of_folder = || file_name(&folder.canonicalize().unwrap_or(folder.to_owned()));
+    let name = match inner.to_string_lossy() {
+        name if name.is_empty() => of_folder(),
+        _ if file.is_dir() => inner.to_string_lossy().into_owned(),
+        _ => inner.with_file_name(stem(&file)).to_string_lossy().into_owned(),
+    };
+    Input { name, files: vec![file] }
+}
+
+/// `FOLDER/series-2`, which is no file, named as its folder and itself.
+fn one_of_several(path: &Path) -> Input {
+    let folder = path.parent().unwrap_or(path);
+    let folder = file_name(&folder.canonicalize().unwrap_or(folder.to_owned()));
+    Input { name: format!("{folder}-{}", file_name(path)), files: vec![path.to_owned()] }
 }
 
 fn is_manifest(path: &Path) -> bool {

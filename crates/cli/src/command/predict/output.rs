@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use super::coherent::Coherent;
 use super::existing::{State, checksum, clear};
 use super::inputs::file_name;
-use super::predicted::Predicted;
+use super::predicted::{PackedHypothesis, Predicted};
 use super::queue::Finished;
-use super::{maps, sizes};
+use super::{MaskFormat, maps, segmentation, sizes};
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::picture::{Exhibit, png, sheet};
@@ -43,6 +43,7 @@ pub struct Output<'a> {
     pub maps: bool,
     /// Which hypotheses the user chose.
     pub keep: &'a Keep,
+    pub format: MaskFormat,
 }
 
 /// What is told of an image that was written.
@@ -51,6 +52,32 @@ pub struct Written {
     pub losses: Vec<f64>,
     /// How large a volume's structures are, in words.
     pub sizes: Option<String>,
+}
+
+/// A hypothesis that is written: its masks, slice by slice.
+pub struct Answer<'a> {
+    pub probability: f64,
+    pub slices: Vec<&'a PackedHypothesis>,
+}
+
+/// The hypotheses of an image, or of a volume as a whole.
+fn answers<'a>(predicted: &'a [Predicted], coherent: Option<&Coherent>) -> Vec<Answer<'a>> {
+    match coherent {
+        Some(all) => {
+            let of = |one: &VolumeHypothesis| Answer {
+                probability: one.probability,
+                slices: predicted.iter().zip(&one.members).map(|(slice, &at)| &slice.all[at]).collect(),
+            };
+            all.hypotheses.iter().map(of).collect()
+        }
+        None => {
+            let of = |one: &'a PackedHypothesis| Answer {
+                probability: f64::from(one.probability),
+                slices: vec![one],
+            };
+            predicted[0].kept().iter().map(of).collect()
+        }
+    }
 }
 
 impl Output<'_> {
@@ -76,14 +103,20 @@ impl Output<'_> {
             let chosen = predicted.iter().zip(members);
             write_masks(name, &mut chosen.map(|(slice, &member)| slice.all[member].mask.mask()))
         };
-        let mut hypotheses = Vec::new();
-        for rank in 0..coherent.as_ref().map_or(predicted[0].kept().len(), |all| all.hypotheses.len()) {
-            let name = format!("hypothesis-{}", rank + 1);
-            hypotheses.push(match &coherent {
-                Some(all) => write_volume(name, &all.hypotheses[rank].members)?,
-                None => write_masks(name, &mut [predicted[0].kept()[rank].mask.mask()].into_iter())?,
-            });
-        }
+        let answers = answers(predicted, coherent.as_ref());
+        let hypotheses = match self.format {
+            MaskFormat::Dicom => {
+                let file = segmentation::write(image, to, &answers, joined, &limits)?;
+                vec![file; answers.len()]
+            }
+            MaskFormat::Input => {
+                let written = answers.iter().enumerate().map(|(rank, answer)| {
+                    let mut masks = answer.slices.iter().map(|one| one.mask.mask());
+                    write_masks(format!("hypothesis-{}", rank + 1), &mut masks)
+                });
+                written.collect::<Result<Vec<PathBuf>, _>>()?
+            }
+        };
         let draws = match &coherent {
             Some(all) => all.samples(self.samples, &input.name, self.seed),
             None => self.draws(&predicted[0], &input.name),

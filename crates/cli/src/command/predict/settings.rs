@@ -7,8 +7,8 @@ use multivalued::shipped;
 use multivalued::train::checkpoint;
 use serde_json::{Value, json};
 
-use super::Predict;
 use super::existing::checksum;
+use super::{MaskFormat, Predict};
 use crate::exit::{Failure, Outcome};
 use crate::run::RunFolder;
 use crate::run::keep::Keep;
@@ -19,7 +19,7 @@ const MODEL_FILES: [&str; 4] = [shipped::WEIGHTS, shipped::RECIPE, "state.json",
 
 /// As they are written and compared: numbers are those that a reader finds in the text.
 pub fn of(options: &Predict, model: &RunModel, keep: &Keep) -> Outcome<Value> {
-    let settings = json!({
+    let mut settings = json!({
         "model": options.run.display().to_string(),
         "model_blake3": model_hash(&options.run)?,
         "views": model.recipe().predict.views,
@@ -31,6 +31,10 @@ pub fn of(options: &Predict, model: &RunModel, keep: &Keep) -> Outcome<Value> {
         "seed": options.seed,
         "maps": options.maps,
     });
+    // Left out otherwise, so that earlier predictions are gone on with.
+    if options.format == MaskFormat::Dicom {
+        settings["format"] = json!("dicom");
+    }
     let read = |text: String| serde_json::from_str(&text);
     serde_json::to_string(&settings).and_then(read).map_err(|error| Failure::Io(error.to_string()))
 }

@@ -176,7 +176,7 @@ fn extent(path: &Path, lengths: &[usize]) -> Result<[usize; 3]> {
 /// The geometry of axes that are given as steps in the world from voxel to voxel. `signs` turn the file's
 /// world axes into right, anterior, superior, which NIfTI uses, so that files of different formats can be
 /// held against each other.
-fn geometry(steps: [[f64; 3]; 3], origin: [f64; 3], signs: Option<[f64; 3]>) -> Geometry {
+pub(crate) fn geometry(steps: [[f64; 3]; 3], origin: [f64; 3], signs: Option<[f64; 3]>) -> Geometry {
     let length = |step: [f64; 3]| step.iter().map(|part| part * part).sum::<f64>().sqrt();
     let spacing = steps.map(|step| if length(step) == 0.0 { 1.0 } else { length(step) as f32 });
     let affine = signs.map(|signs| {

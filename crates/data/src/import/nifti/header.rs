@@ -162,6 +162,36 @@ impl Header {
         Ok(Self { raw, big_endian, size, sample, first_voxel: offset as u64, scale, geometry })
     }
 
+    /// The header of a volume of 8-bit labels that came from another format.
+    pub(crate) fn of(path: &Path, size: Size, geometry: Option<&Geometry>) -> Result<Self> {
+        let mut raw = [0; HEADER_BYTES];
+        let mut put = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &348i32.to_le_bytes());
+        for (at, length) in [3, size.width, size.height, size.depth, 1, 1, 1, 1].into_iter().enumerate() {
+            // Lengths are checked against limits below the largest number.
+            put(40 + 2 * at, &i16::try_from(length).unwrap_or(i16::MAX).to_le_bytes());
+        }
+        put(70, &2i16.to_le_bytes());
+        put(72, &8i16.to_le_bytes());
+        let spacing = geometry.map_or([1.0; 3], |geometry| geometry.spacing);
+        for (at, length) in [1.0].into_iter().chain(spacing).enumerate() {
+            put(76 + 4 * at, &length.to_le_bytes());
+        }
+        put(108, &(FIRST_VOXEL as f32).to_le_bytes());
+        put(112, &1f32.to_le_bytes());
+        // Millimetres.
+        put(123, &[2]);
+        if let Some(affine) = geometry.and_then(|geometry| geometry.affine) {
+            // The scanner's own coordinates.
+            put(254, &1i16.to_le_bytes());
+            for (at, number) in affine.iter().flatten().enumerate() {
+                put(280 + 4 * at, &number.to_le_bytes());
+            }
+        }
+        put(344, b"n+1\0");
+        Self::parse(path, raw)
+    }
+
     /// The same geometry around other samples: NIfTI's number for their type, and their bits.
     pub(super) fn around(&self, datatype: i16, bits: i16) -> [u8; FIRST_VOXEL] {
         let mut bytes = [0; FIRST_VOXEL];
