@@ -11,7 +11,7 @@ mod pair_encoder;
 mod parity;
 mod simplex_etf;
 
-pub(crate) use blocks::{Init, Linear};
+pub(crate) use blocks::{Init, Linear, NORM_EPSILON, norm_groups};
 pub(crate) use codebook::{Codebook, Update, Updated, mean_inner_product, orthogonality_threshold};
 pub(crate) use empty_head::EmptyHead;
 pub(crate) use generator::{Decoded, Generator};
