@@ -214,7 +214,7 @@ impl Model {
 /// Writes a run's model as a folder to hand on.
 #[pyfunction]
 fn export(py: Python<'_>, run: PathBuf, out: PathBuf, attribution: Option<String>) -> PyResult<usize> {
-    guarded(py, || Export { run, out, attribution }.write())
+    guarded(py, || Export { run, out: None, onnx: None, attribution }.write(&out))
 }
 
 /// Writes one model of several.

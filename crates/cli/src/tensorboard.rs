@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use image::RgbImage;
+use multivalued::protobuf::{put_bytes, put_fixed, put_message, put_number};
 use multivalued_data::files;
 
 use crate::exit::{Failure, Outcome};
@@ -97,39 +98,6 @@ fn framed(data: &[u8]) -> Vec<u8> {
 /// TFRecord's mask keeps the checksum of a file of checksums meaningful.
 fn masked_crc(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
-}
-
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Field of wire type 0.
-fn put_number(out: &mut Vec<u8>, field: u64, value: u64) {
-    put_varint(out, field << 3);
-    put_varint(out, value);
-}
-
-/// Field of wire type 1 (eight bytes) or 5 (four bytes).
-fn put_fixed(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
-    put_varint(out, field << 3 | if bytes.len() == 8 { 1 } else { 5 });
-    out.extend(bytes);
-}
-
-/// Field of wire type 2.
-fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
-    put_varint(out, field << 3 | 2);
-    put_varint(out, bytes.len() as u64);
-    out.extend(bytes);
-}
-
-fn put_message(out: &mut Vec<u8>, field: u64, content: impl FnOnce(&mut Vec<u8>)) {
-    let mut message = Vec::new();
-    content(&mut message);
-    put_bytes(out, field, &message);
 }
 
 #[cfg(test)]

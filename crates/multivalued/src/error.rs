@@ -54,6 +54,14 @@ pub enum Error {
         /// Logits or probabilities.
         what: &'static str,
     },
+    /// An ONNX file that was made does not say what the model says.
+    #[error(
+        "the ONNX file is not what the model is: {reason}. No file was written; report this with the model's recipe"
+    )]
+    Onnx {
+        /// What is different.
+        reason: String,
+    },
     /// The GPU failed or is full; the last checkpoint is kept.
     #[error("{0}")]
     Device(#[from] multivalued_engine::DeviceError),

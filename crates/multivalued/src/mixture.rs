@@ -226,7 +226,7 @@ impl Mixture {
 }
 
 /// How many numbers a model's hypotheses may carry as their code.
-fn codes_of(recipe: &Recipe) -> usize {
+pub(crate) fn codes_of(recipe: &Recipe) -> usize {
     match recipe.method.kind {
         MethodKind::ProbabilisticUnet => recipe.predict.samples,
         // The empty mask's own head counts as the last code.

@@ -9,7 +9,7 @@ use crate::predict::{predict_batch, tensor_of};
 use crate::recipe::{MethodKind, Recipe};
 use crate::train::{Losses, StepResult, forward, step};
 use multivalued_data::{Image, Prediction};
-use multivalued_engine::{Adam, Device, Listed, Parameters, Tape};
+use multivalued_engine::{Adam, Device, Listed, Parameters, Tape, Tensor, Var};
 
 /// The networks of the recipe's method, with their parameters.
 pub struct Network(Kind);
@@ -117,6 +117,41 @@ impl Network {
         };
         let total = losses.total();
         tape.listed(&total).1
+    }
+
+    /// What the networks say of normalised images before masks are made of it: the probabilities of the codes that
+    /// take part (and, last, of the empty mask where a head of its own says it), and the logits of each. Of samples
+    /// as many as there is noise for.
+    ///
+    /// # Shapes
+    /// [images, height, width, channels] → [images, outputs (+ 1)], [images·outputs, height, width, output channels]
+    pub(crate) fn stated(&self, images: &Tensor, noise: &[f32]) -> (Vec<f32>, Tensor) {
+        let count = images.shape()[0];
+        match &self.0 {
+            Kind::Multivalued(model) => {
+                let tape = Tape::frozen(&model.parameters);
+                let encoded = model.encode(&tape, &Var::constant(images.clone()));
+                let active = model.active_codes();
+                let mut stated = model.probabilities(&encoded, &active).into_tensor().to_vec();
+                if let Some(logits) = &encoded.empty {
+                    let empty = logits.sigmoid().into_tensor().to_vec();
+                    let rows = stated.chunks_exact(active.len()).zip(empty);
+                    let row = |(row, empty): (&[f32], f32)| {
+                        row.iter().map(|one| one * (1.0 - empty)).chain([empty]).collect::<Vec<_>>()
+                    };
+                    stated = rows.flat_map(row).collect();
+                }
+                (stated, model.generate_all(&tape, &encoded, &active).into_tensor())
+            }
+            Kind::ProbabilisticUnet(network) => {
+                let logits = network.sampled(images, noise);
+                let samples = logits.shape()[0];
+                (vec![count as f32 / samples as f32; samples], logits)
+            }
+            Kind::Unet(network) => {
+                (vec![1.0; count], network.logits(&Tape::frozen(&network.parameters), images).into_tensor())
+            }
+        }
     }
 
     /// The weighted set of each of a batch of normalised images of one size.

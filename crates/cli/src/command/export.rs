@@ -1,16 +1,17 @@
-//! `export`: a run's model as a folder to hand on, with a card that says what it is.
+//! `export`: a run's model as a folder to hand on, with a card that says what it is; or as an ONNX file.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use multivalued::Model;
 use multivalued::recipe::{DataRecipe, MethodKind};
+use multivalued::{Model, onnx};
 use multivalued_data::dataset::{Dataset, Layout};
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::report::{NOT_KNOWN, Report};
 use multivalued_engine::Device;
 
 use super::options::Reading;
+use crate::document::Document;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::log::{self, Record};
@@ -19,7 +20,7 @@ use crate::run::cases::{ALL, FOLDS, hash_trained_on};
 use crate::run::hand_on::HandedOn;
 use crate::run::likeness;
 use crate::run::model::RunModel;
-use crate::terminal::say;
+use crate::terminal::{complain, say};
 
 /// Whose data the LIDC layouts hold.
 const LIDC: &str = "Slices of the Lung Image Database Consortium and Image Database Resource Initiative \
@@ -44,35 +45,70 @@ const SHOWN: [(&str, &str); 11] = [
     ("mode_probability_mae", "error of a mode's probability"),
 ];
 
-/// Write a run's model as a folder to hand on: weights, recipe, checksums, scores and a model card
+/// Write a run's model as a folder to hand on (weights, recipe, checksums, scores and a model card), or as an ONNX file
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  multivalued export runs/lidc --out models/lidc\n  multivalued export runs/mine \
---out models/mine --attribution 'The hospital of X, 2026, CC BY 4.0'\n\n`predict`, `evaluate`, `inspect` and \
+--out models/mine --attribution 'The hospital of X, 2026, CC BY 4.0'\n  multivalued export models/lidc --onnx \
+lidc.onnx\n\n`predict`, `evaluate`, `inspect` and \
 `calibrate` take such a folder in place of a run's. Nothing of this machine goes into it. Read the card before you \
-give it away: the program knows what it measured, not what your data are."
+give it away: the program knows what it measured, not what your data are.\n\nThe ONNX file holds everything from the raw image to \
+probabilities and logits; docs/onnx.md makes masks of them in a few lines of NumPy. Before it is written, its answers \
+are held against the model's own."
 )]
 pub struct Export {
-    /// The run's folder
+    /// The folder of a run, a model or a mixture
+    #[arg(value_name = "MODEL")]
     pub run: PathBuf,
     /// The folder to write to
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "onnx")]
+    pub out: Option<PathBuf>,
+    /// The ONNX file to write; - for standard output
+    #[arg(long, value_name = "FILE")]
+    pub onnx: Option<PathBuf>,
     /// Whose data the model learned from and under which licence [default: known for LIDC layouts and
     /// synthetic tasks]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", requires = "out")]
     pub attribution: Option<String>,
 }
 
 impl Export {
     /// Runs the command.
     pub fn run(&self) -> Outcome {
-        let size = megabytes(self.write()?);
-        say(&format!("model of {size} in {}; read its README.md", self.out.display()))
+        if let Some(out) = &self.out {
+            let size = megabytes(self.write(out)?);
+            say(&format!("model of {size} in {}; read its README.md", out.display()))?;
+        }
+        self.onnx.as_deref().map_or(Ok(()), |file| self.write_onnx(file))
+    }
+
+    /// Writes the model as an ONNX file. It appears when its answers are known to be the model's.
+    fn write_onnx(&self, file: &Path) -> Outcome {
+        let document = Document::named(file)?;
+        let model = RunModel::of_path(&self.run, &Device::cpu())?;
+        let views = model.recipe().predict.views;
+        let exported =
+            onnx::export(model.mixture()).map_err(|error| Failure::at(self.run.display(), error))?;
+        document.write(&exported.bytes)?;
+        if views > 1 {
+            complain(&format!(
+                "note: the graph looks at an image once, as `predict --views 1`; the recipe says {views} views"
+            ));
+        }
+        if document == Document::StandardOutput {
+            return Ok(());
+        }
+        say(&format!(
+            "ONNX model of {} in {}; probabilities as the model's within {:.0e}, logits within {:.0e}",
+            megabytes(exported.bytes.len()),
+            file.display(),
+            exported.agreement.probabilities,
+            exported.agreement.logits
+        ))
     }
 
     /// Writes the folder, and gives the bytes of its weights.
-    pub fn write(&self) -> Outcome<usize> {
+    pub fn write(&self, out: &Path) -> Outcome<usize> {
         let run = RunFolder::open(&self.run)?;
         let model = RunModel::of_run(&run, &Device::cpu())?;
         if !run.report().is_file() {
@@ -91,9 +127,9 @@ impl Export {
         let fingerprint = likeness::fingerprint(&run)?
             .map(|fingerprint| Fingerprint { raters: Default::default(), ..fingerprint });
         let handed_on = HandedOn::new(model.mixture(), hash_trained_on(&run)?)?;
-        folder::make_empty(&self.out)?;
+        folder::make_empty(out)?;
         let card = Card {
-            out: &self.out,
+            out,
             model: &model,
             report: &report,
             log: &log,
@@ -103,16 +139,16 @@ impl Export {
         };
         let card = card.render()?;
         let report = Report { images: Vec::new(), ..report };
-        folder::write(&self.out.join("report.json"), (report.to_json() + "\n").as_bytes())?;
-        folder::write(&self.out.join("README.md"), card.as_bytes())?;
+        folder::write(&out.join("report.json"), (report.to_json() + "\n").as_bytes())?;
+        folder::write(&out.join("README.md"), card.as_bytes())?;
         if run.coverage().is_file() {
             let levels = folder::read_text(&run.coverage())?;
-            folder::write(&self.out.join("coverage.json"), levels.as_bytes())?;
+            folder::write(&out.join("coverage.json"), levels.as_bytes())?;
         }
         if let Some(fingerprint) = fingerprint {
-            folder::write(&self.out.join("fingerprint.json"), fingerprint.to_json().as_bytes())?;
+            folder::write(&out.join("fingerprint.json"), fingerprint.to_json().as_bytes())?;
         }
-        handed_on.write(&self.out)?;
+        handed_on.write(out)?;
         Ok(handed_on.weights)
     }
 }

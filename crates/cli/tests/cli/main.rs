@@ -16,6 +16,7 @@ mod links;
 mod memory;
 mod models;
 mod names;
+mod onnx;
 mod prediction_maps;
 mod prediction_sets;
 mod recipes;

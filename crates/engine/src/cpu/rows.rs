@@ -96,7 +96,8 @@ impl Rows for Cpu {
                     for (out, &logit) in out.iter_mut().zip(logits) {
                         *out = math::exp(logit - largest);
                     }
-                    let total: f32 = out.iter().sum();
+                    // In f64: a row may be all pixels of an image.
+                    let total = out.iter().map(|&power| f64::from(power)).sum::<f64>() as f32;
                     out.iter_mut().for_each(|out| *out /= total);
                 },
             );
@@ -154,5 +155,23 @@ impl Rows for Cpu {
                 dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy);
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tape::Var;
+    use crate::tensor::{Device, Tensor};
+
+    #[test]
+    fn the_softmax_of_a_row_of_many_pixels_is_as_exact_as_that_of_few() {
+        let logits: Vec<f32> = (0..1 << 16).map(|at| (at % 7) as f32 * -0.3).collect();
+        let total: f64 = logits.iter().map(|&logit| f64::from(logit).exp()).sum();
+        let row = Tensor::from_slice(&Device::cpu(), [1, logits.len()], &logits);
+        let found = Var::constant(row).softmax().into_tensor().to_vec();
+        for (found, &logit) in found.iter().zip(&logits) {
+            let exact = f64::from(logit).exp() / total;
+            assert!((f64::from(*found) / exact - 1.0).abs() < 1e-6, "{found}, {exact}");
+        }
     }
 }

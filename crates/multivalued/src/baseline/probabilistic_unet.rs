@@ -105,6 +105,19 @@ impl ProbabilisticUnet {
         losses
     }
 
+    /// The logits of samples whose noise is given, as many for each image.
+    ///
+    /// # Shapes
+    /// [images, height, width, channels], images·K rows of noise → [images·K, height, width, output channels]
+    pub fn sampled(&self, images: &Tensor, noise: &[f32]) -> Tensor {
+        let tape = Tape::frozen(&self.parameters);
+        let images = Var::constant(images.clone());
+        let latent = self.method.latent_dim;
+        let noise = Tensor::from_slice(&self.device, [noise.len() / latent, latent], noise);
+        let z = self.prior.forward(&tape, &images).sample(noise);
+        self.body.generator.generate(&tape, &self.body.features(&tape, &images), &z).into_tensor()
+    }
+
     /// Samples of the prior for each image. Its noise is drawn from the image's own content, so that an
     /// image gets the same samples alone, in any batch and at any place of a data set.
     pub fn predict_batch(&self, recipe: &Recipe, images: &Tensor) -> Result<Vec<Prediction>> {

@@ -84,7 +84,9 @@ impl Unet {
         losses
     }
 
-    fn logits(&self, tape: &Tape, images: &Tensor) -> Var {
+    /// # Shapes
+    /// [images, height, width, channels] → [images, height, width, output channels]
+    pub fn logits(&self, tape: &Tape, images: &Tensor) -> Var {
         let features = self.body.features(tape, &Var::constant(images.clone()));
         self.body.generator.generate_one(tape, &features)
     }

@@ -88,16 +88,18 @@ pub(super) struct Norm {
     pub shift: ParameterId,
 }
 
-pub(super) const NORM_EPSILON: f32 = 1e-5;
+pub(crate) const NORM_EPSILON: f32 = 1e-5;
+
+/// How many groups channels are normalised in: whole ones of about the size asked for.
+pub(crate) fn norm_groups(channels: usize, group_size: usize) -> usize {
+    let most = (channels / group_size).max(1);
+    (1..=most).rev().find(|groups| channels.is_multiple_of(*groups)).unwrap_or(1)
+}
 
 impl Norm {
     fn new(init: &mut Init, name: &str, channels: usize, group_size: usize) -> Self {
         Self {
-            // Whole groups of about the size asked for.
-            groups: (1..=(channels / group_size).max(1))
-                .rev()
-                .find(|groups| channels.is_multiple_of(*groups))
-                .unwrap_or(1),
+            groups: norm_groups(channels, group_size),
             scale: init.full(&format!("{name}.scale"), &[channels], 1.0),
             shift: init.full(&format!("{name}.shift"), &[channels], 0.0),
         }
