@@ -38,6 +38,8 @@ pub(super) fn of(model: &Mixture) -> Result<Facts> {
         ("classes", json!(recipe.model.classes)),
         ("normalise", json!(recipe.data.normalise)),
         ("resize", json!(recipe.data.resize)),
+        ("spacing", json!((recipe.data.spacing > 0.0).then_some(recipe.data.spacing))),
+        ("context", json!(recipe.data.context)),
         ("views", json!(predict.views)),
         ("noise", json!(noise)),
         ("merge_iou", json!(predict.merge_iou)),
