@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use multivalued::recipe::{DataRecipe, MethodKind};
 use multivalued::{Model, onnx};
 use multivalued_data::dataset::{Dataset, Layout};
@@ -48,6 +48,7 @@ const SHOWN: [(&str, &str); 11] = [
 /// Write a run's model as a folder to hand on (weights, recipe, checksums, scores and a model card), or as an ONNX file
 #[derive(Debug, Args)]
 #[command(
+    group = ArgGroup::new("written").args(["out", "onnx"]).required(true).multiple(true),
     after_help = "Examples:\n  multivalued export runs/lidc --out models/lidc\n  multivalued export runs/mine \
 --out models/mine --attribution 'The hospital of X, 2026, CC BY 4.0'\n  multivalued export models/lidc --onnx \
 lidc.onnx\n\n`predict`, `evaluate`, `inspect` and \
@@ -61,7 +62,7 @@ pub struct Export {
     #[arg(value_name = "MODEL")]
     pub run: PathBuf,
     /// The folder to write to
-    #[arg(long, value_name = "DIR", required_unless_present = "onnx")]
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// The ONNX file to write; - for standard output
     #[arg(long, value_name = "FILE")]

@@ -69,7 +69,7 @@ fn the_models_that_come_with_the_program_become_onnx_files() {
 #[test]
 fn what_cannot_be_exported_is_refused_and_leaves_no_file() {
     let place = Workplace::with_recipe();
-    place.run(&["export", "run"]).fails(2, &["--out"]);
+    place.run(&["export", "run"]).fails(2, &["--out", "--onnx"]);
     place.run(&["export", "run", "--onnx", "x.onnx"]).fails(2, &["run"]);
     place.train("plain", &[]).trained();
     place.run(&["export", "plain", "--onnx", "x.onnx", "--attribution", "mine"]).fails(2, &["--out"]);

@@ -3,7 +3,7 @@
 use super::is_sampled;
 use crate::mixture::codes_of;
 use crate::recipe::{PredictRecipe, Recipe};
-use crate::{Mixture, Predictor, Result};
+use crate::{Mixture, Predictor};
 use serde_json::{Value, json};
 
 /// Grows when a reader of the old kind could not read the new one.
@@ -18,12 +18,12 @@ pub(super) struct Facts {
     pub outputs: usize,
 }
 
-pub(super) fn of(model: &Mixture) -> Result<Facts> {
+pub(super) fn of(model: &Mixture) -> Facts {
     let recipe = model.recipe();
     let (mut members, mut before) = (Vec::new(), 0);
     let (mut probabilities, mut outputs) = (0, 0);
     for member in model.members() {
-        let codes = codes(member)?;
+        let codes = codes(member);
         outputs += codes.len();
         probabilities += codes.len() + usize::from(member.recipe().model.empty_head);
         members.push(of_member(member.recipe(), &codes, before));
@@ -46,16 +46,16 @@ pub(super) fn of(model: &Mixture) -> Result<Facts> {
         ("members", json!(members)),
     ];
     let entries = entries.map(|(key, value)| (key.to_owned(), value.to_string())).to_vec();
-    Ok(Facts { entries, probabilities, outputs })
+    Facts { entries, probabilities, outputs }
 }
 
 /// The numbers of a model's outputs; of samples as many as `predict` draws.
-fn codes(member: &Predictor) -> Result<Vec<usize>> {
-    Ok(match member.network().model() {
+fn codes(member: &Predictor) -> Vec<usize> {
+    match member.network().model() {
         Some(model) => model.active_codes(),
         None if is_sampled(member.recipe()) => (0..member.recipe().predict.samples).collect(),
         None => vec![0],
-    })
+    }
 }
 
 /// Codes are counted on from member to member, as `Mixture` does.

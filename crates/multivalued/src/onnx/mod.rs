@@ -113,7 +113,7 @@ fn file_of(model: &Mixture) -> Result<File> {
         });
         logits.push(own);
     }
-    let facts = facts::of(model)?;
+    let facts = facts::of(model);
     let [probabilities, logits] = [probabilities, logits].map(|of_members| joined(&mut graph, of_members));
     let axis = |length: usize| if sampled { free("samples") } else { Axis::Fixed(length) };
     let axes = vec![free("batch"), axis(facts.probabilities)];
