@@ -39,16 +39,16 @@ const MOST_DEPTH: usize = 16;
 /// What the names of several series in a folder begin with.
 const SERIES: &str = "series-";
 
-/// Whether a file is DICOM by its first bytes.
+/// Whether a path is a file that is DICOM by its first bytes. A pipe would keep its reader waiting.
 pub(crate) fn is_dicom(path: &Path) -> bool {
     let mut head = [0; 132];
-    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    read.is_ok() && &head[128..] == b"DICM"
+    let mut read = || fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    path.is_file() && read().is_ok() && &head[128..] == b"DICM"
 }
 
 /// Whether a path names a DICOM file or series.
 pub fn is_named_by(path: &Path) -> bool {
-    is_folder(path) || (path.is_file() && is_dicom(path))
+    is_folder(path) || is_dicom(path)
 }
 
 /// The images and volumes of a folder and all below it, each with its path relative to the folder: the folders of
@@ -142,7 +142,7 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
 fn is_candidate(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     let is_aside = name.as_encoded_bytes().starts_with(b".") || name.eq_ignore_ascii_case("DICOMDIR");
-    !is_aside && path.is_file() && is_dicom(path)
+    !is_aside && is_dicom(path)
 }
 
 /// The image series of a folder by their numbers, each with its files by name.
