@@ -32,7 +32,7 @@ class Model:
 
     >>> import multivalued as mv
     >>> mv.load("lidc")
-    Model('lidc', 1 channel, ... values, 8 views, ...)
+    Model('lidc', 1 channel, ... values, ...)
     """
 
     def __init__(self, folder: Path, name: str, device: str, views: int | None, threads: int | None) -> None:
