@@ -48,7 +48,9 @@ fn maps_are_written_in_the_format_of_the_image() {
     place.png("image.png", 160, &shape);
     place.run(&["predict", shapes, "image.png", "--maps", "--out", "said"]).succeeds();
     let found = document(&place, "said/image");
-    assert_eq!(found["maps"], serde_json::json!({ "mean": ["mean-1.png"], "entropy": "entropy.png" }));
+    let maps = serde_json::json!({ "mean": ["mean-1.png"], "contours": ["contours-1.png"], "entropy": "entropy.png" });
+    assert_eq!(found["maps"], maps);
+    assert!(found["files"]["contours-1.png"].is_string());
     assert!(found["files"]["mean-1.png"].is_string() && found["files"]["entropy.png"].is_string());
     let open = |name: &str| image::open(place.path("said/image").join(name)).unwrap();
     let mean =

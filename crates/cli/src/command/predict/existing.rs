@@ -108,7 +108,7 @@ fn content(folder: &Path) -> Outcome<Vec<String>> {
 
 /// Whether `predict` writes files of this name, or left one where it was stopped.
 fn is_ours(name: &str) -> bool {
-    let begins = ["hypothesis-", "sample-", "mean-", "entropy."];
+    let begins = ["hypothesis-", "sample-", "mean-", "contours-", "entropy."];
     let whole = ["sheet.png", segmentation::FILE, DOCUMENT];
     let part = name.starts_with('.') && name.ends_with(".part");
     let plain = !name.contains(['/', '\\']);

@@ -1,4 +1,5 @@
-//! Maps of an image in its own format: how probable each class is at a pixel, and how much hypotheses disagree there.
+//! Maps of an image in its own format: how probable each class is at a pixel, where that passes some levels, and how
+//! much hypotheses disagree there.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +13,21 @@ use crate::exit::Outcome;
 pub struct Maps {
     /// The mean probability of each class.
     pub means: Vec<PathBuf>,
+    /// The contours of each class.
+    pub contours: Vec<PathBuf>,
     pub entropy: PathBuf,
 }
 
-/// Writes `mean-1`, `mean-2` and so on, and `entropy`, like the image `source`. A slice of which `joined` slices of
+impl Maps {
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.means.iter().chain(&self.contours).chain([&self.entropy])
+    }
+}
+
+/// What contours are drawn around, the lowest first: pixels that are in with at least so much probability.
+const LEVELS: [f32; 3] = [0.1, 0.5, 0.9];
+
+/// Writes `mean-1`, `mean-2` and so on, `contours-1` and so on, and `entropy`, like the image `source`. A slice of which `joined` slices of
 /// the file are channels is written for each of them.
 pub fn write(
     source: &Path,
@@ -31,8 +43,27 @@ pub fn write(
     };
     let mean =
         |class: usize| map(format!("mean-{}", class + 1), &|slice| shares(slice).swap_remove(class + 1));
+    let contours = |class: usize| {
+        map(format!("contours-{}", class + 1), &|slice| contours(&shares(slice)[class + 1], width))
+    };
     let means = (0..classes).map(mean).collect::<Result<_, _>>()?;
-    Ok(Maps { means, entropy: map("entropy".into(), &entropy)? })
+    let contours = (0..classes).map(contours).collect::<Result<_, _>>()?;
+    Ok(Maps { means, contours, entropy: map("entropy".into(), &entropy)? })
+}
+
+/// The outermost pixels of what is in with at least the probability of a level have that level, the highest one where
+/// contours meet; all others are 0.
+fn contours(shares: &[f32], width: usize) -> Vec<f32> {
+    let height = shares.len() / width;
+    let is_on = |level: f32, at: usize| {
+        let (x, y) = (at % width, at / width);
+        let is_edge = x == 0 || y == 0 || x + 1 == width || y + 1 == height;
+        shares[at] >= level
+            && (is_edge
+                || [at - 1, at + 1, at - width, at + width].iter().any(|&beside| shares[beside] < level))
+    };
+    let highest = |at: usize| LEVELS.into_iter().rev().find(|&level| is_on(level, at)).unwrap_or(0.0);
+    (0..shares.len()).map(highest).collect()
 }
 
 /// The probability of each label at each pixel, the background first.
@@ -87,6 +118,24 @@ mod tests {
         assert_eq!(open(&maps.means[0]), [0; 6]);
         assert_eq!(open(&maps.means[1]), [0, 0, 0, 0, 0, 49_151]);
         assert!(open(&maps.entropy)[5] > 0 && open(&maps.entropy)[..5] == [0; 5]);
+    }
+
+    #[test]
+    fn contours_are_the_outermost_pixels_of_a_level_and_the_highest_level_counts() {
+        // A square of five pixels: 0.6 inside of a ring of 0.2.
+        let ring = |x: usize, y: usize| if (1..4).contains(&x) && (1..4).contains(&y) { 0.6 } else { 0.2 };
+        let mut shares: Vec<f32> = (0..25).map(|at| ring(at % 5, at / 5)).collect();
+        let expected = |x: usize, y: usize| match (x, y) {
+            (2, 2) => 0.0,
+            _ if ring(x, y) == 0.6 => 0.5,
+            _ => 0.1,
+        };
+        let wanted: Vec<f32> = (0..25).map(|at| expected(at % 5, at / 5)).collect();
+        assert_eq!(contours(&shares, 5), wanted);
+        // One pixel that is sure has all contours around it.
+        shares[12] = 1.0;
+        assert_eq!(contours(&shares, 5)[12], 0.9);
+        assert_eq!(contours(&[0.05; 4], 2), [0.0; 4]);
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl Output<'_> {
         // Like the masks it is known by its checksum, so that nobody need wait until the disk has it.
         files::create(&sheet)?.write_all(&drawn).map_err(|error| Failure::io(&sheet, &error))?;
         let written = hypotheses.iter().chain(&samples).chain([&sheet]);
-        let written = written.chain(maps.iter().flat_map(|maps| maps.means.iter().chain([&maps.entropy])));
+        let written = written.chain(maps.iter().flat_map(maps::Maps::files));
         let checksums = written.map(|file| Ok((file_name(file), checksum(file)?)));
         let checksums = checksums.collect::<Outcome<BTreeMap<String, String>>>()?;
         let names = |files: &[PathBuf]| files.iter().map(|file| file_name(file)).collect::<Vec<_>>();
@@ -157,7 +157,11 @@ impl Output<'_> {
             "volume": coherent.as_ref().map(|all| all.json(&hypotheses, unit)),
             "slices": predicted.iter().map(|slice| slice.json(of_slices)).collect::<Vec<_>>(),
             "samples": names(&samples),
-            "maps": maps.map(|maps| json!({ "mean": names(&maps.means), "entropy": file_name(&maps.entropy) })),
+            "maps": maps.map(|maps| json!({
+                "mean": names(&maps.means),
+                "contours": names(&maps.contours),
+                "entropy": file_name(&maps.entropy),
+            })),
             "files": checksums,
         });
         let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Io(error.to_string()))?;
