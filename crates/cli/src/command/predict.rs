@@ -86,7 +86,7 @@ pub struct Predict {
     /// [default: half of what is free]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
-    /// Also write maps in the input's format: the mean probability of each class, and the pixels' entropy
+    /// Also write maps in the input's format: the mean probability of each class, its contours, and the pixels' entropy
     #[arg(long)]
     maps: bool,
     /// What hypotheses are written as

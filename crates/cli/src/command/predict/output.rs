@@ -1,7 +1,7 @@
 //! An image's folder of results: masks, samples, maps, a sheet, and `prediction.json`, which is written last and has
 //! the checksums of all others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -134,8 +134,9 @@ impl Output<'_> {
         // Like the masks it is known by its checksum, so that nobody need wait until the disk has it.
         files::create(&sheet)?.write_all(&drawn).map_err(|error| Failure::io(&sheet, &error))?;
         let written = hypotheses.iter().chain(&samples).chain([&sheet]);
-        let written = written.chain(maps.iter().flat_map(maps::Maps::files));
-        let checksums = written.map(|file| Ok((file_name(file), checksum(file)?)));
+        // A set: all hypotheses may be in one file.
+        let written: BTreeSet<&PathBuf> = written.chain(maps.iter().flat_map(maps::Maps::files)).collect();
+        let checksums = written.into_iter().map(|file| Ok((file_name(file), checksum(file)?)));
         let checksums = checksums.collect::<Outcome<BTreeMap<String, String>>>()?;
         let names = |files: &[PathBuf]| files.iter().map(|file| file_name(file)).collect::<Vec<_>>();
         let hypotheses = names(&hypotheses);
