@@ -1,8 +1,8 @@
 //! Images and masks as coloured tiles: the picture, what was drawn over it, and sheets of both.
 
-mod digits;
 mod outlines;
 mod sheet;
+mod text;
 mod upright;
 
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};

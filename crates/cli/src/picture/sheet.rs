@@ -2,22 +2,25 @@
 
 use image::{Rgb, RgbImage, imageops};
 use multivalued_data::metric::summary::short_list;
-use multivalued_data::{Annotation, Case, Hypothesis, Prediction};
+use multivalued_data::{Annotation, Case, Hypothesis, Mask, Prediction};
 
-use super::{ANNOTATION, HYPOTHESIS, Upright, digits, enlarged, input, overlay, reduced};
+use super::text::{self, Size};
+use super::{ANNOTATION, HYPOTHESIS, Upright, enlarged, input, overlay, reduced};
 
 /// Most annotations that a row shows, and most hypotheses where it shows them as they are.
 const MOST: usize = 8;
 /// Most hypotheses where those that are shown stand for all.
 const LISTED: usize = 5;
 /// Smallest edge of a tile.
-const EDGE: u32 = 96;
+const EDGE: u32 = 128;
 /// Largest edge of a tile.
 const MOST_EDGE: u32 = 512;
 /// Between tiles.
 const GAP: u32 = 6;
-/// Below a tile: its probability or weight as a bar and a number.
-const CAPTION: u32 = 8 + digits::HEIGHT;
+/// Below a tile: room for its probability or weight as a bar.
+const BAR: u32 = 8;
+/// What an empty mask says, where there would be nothing to see.
+const EMPTY: &str = "empty";
 const PAPER: [u8; 3] = [24, 26, 30];
 const INK: [u8; 3] = [220, 222, 226];
 
@@ -74,9 +77,9 @@ fn sized(tile: &RgbImage) -> RgbImage {
     enlarged(&reduced(tile, MOST_EDGE), EDGE)
 }
 
-/// A picture of rows: the image, its annotations (blue) with their weights, its hypotheses (orange)
-/// with their probabilities. Where a file says how its pixels lie, they are shown upright (`upright.rs`), and the image
-/// has the side that is at its left (R or A) and the one that is at its top (A or S) below it.
+/// A picture of rows, each below the image's name: the image, its annotations (blue) with their weights, its hypotheses
+/// (orange) with their probabilities. Where a file says how its pixels lie, they are shown upright (`upright.rs`), and
+/// the image has the side that is at its left (R or A) and the one that is at its top (A or S) below it.
 pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
     let annotations = exhibits.iter().map(|one| one.annotations().count()).max().unwrap_or(0) as u32;
     let listed: Vec<_> = exhibits.iter().map(Exhibit::hypotheses).collect();
@@ -84,41 +87,108 @@ pub fn sheet(exhibits: &[Exhibit]) -> RgbImage {
     let upright: Vec<_> = exhibits.iter().map(|one| Upright::of(one.case.image.geometry.as_ref())).collect();
     let tile = |(one, upright): (&Exhibit, &Upright)| sized(&upright.turned(input(&one.case.image)));
     let tiles: Vec<_> = exhibits.iter().zip(&upright).map(tile).collect();
-    let width = tiles.iter().map(RgbImage::width).max().unwrap_or(0) + GAP;
-    let height = tiles.iter().map(RgbImage::height).max().unwrap_or(0) + GAP + CAPTION;
-    let columns = 1 + annotations + hypotheses;
-    // Wider gaps set the three groups apart.
-    let left = |column: u32| {
-        let groups_before = u32::from(column > 0) + u32::from(annotations > 0 && column > annotations);
-        GAP + column * width + groups_before * 2 * GAP
-    };
-    let mut sheet = RgbImage::from_pixel(left(columns), GAP + height * exhibits.len() as u32, Rgb(PAPER));
+    let widest = tiles.iter().map(RgbImage::width).max().unwrap_or(EDGE);
+    let highest = tiles.iter().map(RgbImage::height).max().unwrap_or(EDGE);
+    let layout = Layout { letters: Size::beside(widest), tile: [widest, highest], annotations, hypotheses };
+    let mut sheet = RgbImage::from_pixel(layout.width(), layout.top(exhibits.len()), Rgb(PAPER));
+    layout.titles(&mut sheet);
     for (row, exhibit) in exhibits.iter().enumerate() {
-        let top = GAP + row as u32 * height;
+        let top = layout.top(row);
+        layout.name(&mut sheet, top, exhibit);
         let picture = input(&exhibit.case.image);
-        imageops::replace(&mut sheet, &tiles[row], i64::from(left(0)), i64::from(top));
-        if let Some([at_left, at_top]) = upright[row].marks() {
-            let marks = format!("{at_left} {at_top}");
-            digits::draw(&mut sheet, left(0), top + tiles[row].height() + 8, &marks, INK);
-        }
-        let mut put = |column: u32, tile: RgbImage, share: f64, colour: [u8; 3]| {
-            let (x, tile) = (left(column), sized(&upright[row].turned(tile)));
-            imageops::replace(&mut sheet, &tile, i64::from(x), i64::from(top));
-            let bar = (f64::from(tile.width()) * share.clamp(0.0, 1.0)).round() as u32;
-            for (dx, dy) in (0..bar).flat_map(|dx| (0..4).map(move |dy| (dx, dy))) {
-                sheet.put_pixel(x + dx, top + tile.height() + 2 + dy, Rgb(colour));
-            }
-            digits::draw(&mut sheet, x, top + tile.height() + 8, &format!("{share:.2}"), INK);
-        };
+        let marks = upright[row].marks().map_or(String::new(), |[left, top]| format!("{left} {top}"));
+        layout.put(&mut sheet, [0, top], &tiles[row], None, &marks);
+        let tile = |mask: &Mask, colours| sized(&upright[row].turned(overlay(&picture, mask, colours)));
         for (column, (annotation, share)) in exhibit.annotations().enumerate() {
-            put(1 + column as u32, overlay(&picture, &annotation.mask, &ANNOTATION), share, ANNOTATION[0]);
+            let caption = format!("{share:.2} {}", annotation.rater.as_deref().unwrap_or(""));
+            let bar = Some((share, ANNOTATION[0], annotation.mask.is_empty()));
+            let at = [1 + column as u32, top];
+            layout.put(&mut sheet, at, &tile(&annotation.mask, &ANNOTATION), bar, &caption);
         }
         for (column, one) in listed[row].iter().enumerate() {
-            let tile = overlay(&picture, &one.mask, &HYPOTHESIS);
-            put(1 + annotations + column as u32, tile, f64::from(one.probability), HYPOTHESIS[0]);
+            let share = f64::from(one.probability);
+            let bar = Some((share, HYPOTHESIS[0], one.mask.is_empty()));
+            let at = [1 + annotations + column as u32, top];
+            layout.put(&mut sheet, at, &tile(&one.mask, &HYPOTHESIS), bar, &format!("{share:.2}"));
         }
     }
     sheet
+}
+
+/// Where things are on a sheet.
+struct Layout {
+    letters: Size,
+    /// The room of a tile.
+    tile: [u32; 2],
+    annotations: u32,
+    hypotheses: u32,
+}
+
+impl Layout {
+    /// A tile's left edge; wider gaps set the three groups apart.
+    fn left(&self, column: u32) -> u32 {
+        let groups_before =
+            u32::from(column > 0) + u32::from(self.annotations > 0 && column > self.annotations);
+        GAP + column * (self.tile[0] + GAP) + groups_before * 2 * GAP
+    }
+
+    fn width(&self) -> u32 {
+        self.left(1 + self.annotations + self.hypotheses)
+    }
+
+    /// Where a row begins, below the titles.
+    fn top(&self, row: usize) -> u32 {
+        let line = self.letters.height() + GAP;
+        GAP + line + row as u32 * (line + self.tile[1] + BAR + line)
+    }
+
+    fn write(&self, sheet: &mut RgbImage, [x, y]: [u32; 2], text: &str, width: u32, colour: [u8; 3]) {
+        text::draw(sheet, x, y, &self.letters.fitted(text, width), self.letters, colour);
+    }
+
+    /// The titles of the three groups.
+    fn titles(&self, sheet: &mut RgbImage) {
+        let groups = [
+            (0, 1, "image", INK),
+            (1, self.annotations, "readers", ANNOTATION[0]),
+            (1 + self.annotations, self.hypotheses, "model", HYPOTHESIS[0]),
+        ];
+        for (first, count, title, colour) in groups.into_iter().filter(|(_, count, ..)| *count > 0) {
+            let width = count * (self.tile[0] + GAP) - GAP;
+            self.write(sheet, [self.left(first), GAP], title, width, colour);
+        }
+    }
+
+    /// A row's name, with its GED where it was scored.
+    fn name(&self, sheet: &mut RgbImage, top: u32, exhibit: &Exhibit) {
+        let ged = exhibit.ged.map_or(String::new(), |ged| format!("  GED {ged:.3}"));
+        let name = format!("{}{ged}", exhibit.case.id);
+        self.write(sheet, [GAP, top], &name, sheet.width() - 2 * GAP, INK);
+    }
+
+    /// A tile in its column; below it a bar as long as its share, and a caption. An empty mask says so.
+    fn put(
+        &self,
+        sheet: &mut RgbImage,
+        [column, top]: [u32; 2],
+        tile: &RgbImage,
+        share: Option<(f64, [u8; 3], bool)>,
+        caption: &str,
+    ) {
+        let (x, y) = (self.left(column), top + self.letters.height() + GAP);
+        imageops::replace(sheet, tile, i64::from(x), i64::from(y));
+        let below = y + tile.height();
+        if let Some((share, colour, is_empty)) = share {
+            let bar = (f64::from(tile.width()) * share.clamp(0.0, 1.0)).round() as u32;
+            for (dx, dy) in (0..bar).flat_map(|dx| (0..4).map(move |dy| (dx, dy))) {
+                sheet.put_pixel(x + dx, below + 2 + dy, Rgb(colour));
+            }
+            if is_empty {
+                self.write(sheet, [x + GAP, y + GAP], EMPTY, tile.width() - GAP, INK);
+            }
+        }
+        self.write(sheet, [x, below + BAR], caption, self.tile[0], INK);
+    }
 }
 
 #[cfg(test)]
@@ -151,10 +221,12 @@ mod tests {
         let exhibits: Vec<_> =
             cases.iter().zip(&predictions).map(|(case, prediction)| Exhibit::new(case, prediction)).collect();
         let picture = sheet(&exhibits);
-        assert_eq!(picture.dimensions(), (GAP + 9 * (96 + GAP) + 4 * GAP, GAP + 3 * (96 + GAP + CAPTION)));
-        // The first annotation's bar is a quarter long.
-        let y = GAP + 96 + 2;
+        let line = Size::beside(144).height() + GAP;
+        let height = GAP + line + 3 * (line + 144 + BAR + line);
+        assert_eq!(picture.dimensions(), (GAP + 9 * (144 + GAP) + 4 * GAP, height));
+        // Each annotation's bar is a quarter long.
+        let y = GAP + 2 * line + 144 + 2;
         let bar = picture.enumerate_pixels().filter(|&(_, row, pixel)| row == y && pixel.0 == ANNOTATION[0]);
-        assert_eq!(bar.count(), 4 * 24);
+        assert_eq!(bar.count(), 4 * 36);
     }
 }
