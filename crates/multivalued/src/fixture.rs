@@ -22,6 +22,10 @@ pub(crate) fn tiny_recipe(space: Space, changes: &[&str]) -> Recipe {
             Space::Output => "assignment.space=output",
             Space::Embedding => "assignment.space=embedding",
         },
+        match space {
+            Space::Output => "assignment.distinct=true",
+            Space::Embedding => "assignment.distinct=false",
+        },
     ];
     for change in own.iter().chain(changes) {
         recipe.set(change).unwrap();

@@ -275,13 +275,6 @@ pub struct AssignmentRecipe {
     pub min_usage: f32,
 }
 
-impl AssignmentRecipe {
-    /// Whether different annotations of one image take different codes.
-    pub fn is_distinct(&self) -> bool {
-        self.distinct && self.space == Space::Output
-    }
-}
-
 impl Default for AssignmentRecipe {
     fn default() -> Self {
         Self {

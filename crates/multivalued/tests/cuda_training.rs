@@ -101,5 +101,5 @@ fn with_batches_prepared_ahead() {
 
 #[test]
 fn with_embeddings() {
-    follows_the_cpu(&["assignment.space=embedding", "train.annotations=1"]);
+    follows_the_cpu(&["assignment.space=embedding", "assignment.distinct=false", "train.annotations=1"]);
 }

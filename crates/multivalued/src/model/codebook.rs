@@ -79,34 +79,33 @@ impl Codebook {
         }
     }
 
-    /// The nearest code of each embedding; ties go to the lower index. Other tensors are read with it.
+    /// How far each embedding is from each active code, less the embedding's own squared length, which is the same for
+    /// all codes. Other tensors are read with it.
     ///
     /// ```text
-    /// s = argmin_j ‖z − c_j‖²
+    /// d_j = ‖z − c_j‖² − ‖z‖²
     /// ```
     ///
     /// Paper: eq. (nearest), §3.2. With `lookup = "cosine"` both have length one, so that no code wins
     /// by being short. Codes in reserve are not looked at.
-    pub fn nearest(
+    ///
+    /// # Shapes
+    /// embeddings [rows, code_dim] → [rows, active codes]
+    pub fn distances(
         &self,
         parameters: &Parameters,
         embeddings: &Tensor,
         active: &[usize],
         others: &[&Tensor],
-    ) -> (Vec<usize>, Vec<Vec<f32>>) {
-        let n = self.count;
+    ) -> (Vec<f32>, Vec<Vec<f32>>) {
         let codes = Var::constant(parameters.get(self.codes).tensor().clone());
         let lengths = codes.mul(&codes).sum_rows();
         let products = Var::constant(embeddings.clone()).batched_inner_products(&codes, 1);
         let mut read = Tensor::to_vecs(&[&[lengths.tensor(), products.tensor()], others].concat());
         let others = read.split_off(2);
-        let distance = |row: usize, j: usize| read[0][j] - 2.0 * read[1][row * n + j];
-        let nearest = |row: usize| {
-            let start = (active[0], distance(row, active[0]));
-            let rest = active[1..].iter().map(|&j| (j, distance(row, j)));
-            rest.fold(start, |best, next| if next.1 < best.1 { next } else { best }).0
-        };
-        ((0..embeddings.shape()[0]).map(nearest).collect(), others)
+        let rows = read[1].chunks_exact(self.count);
+        let of_row = |row: &[f32]| active.iter().map(|&j| read[0][j] - 2.0 * row[j]).collect::<Vec<_>>();
+        (rows.flat_map(of_row).collect(), others)
     }
 
     /// What becomes of the codes after a step: they follow the embeddings where an average is wanted, then make a

@@ -163,9 +163,9 @@ fn assign_by_embedding(
     let annotations = annotations.reshape([real.len(), height, width, channels]);
     let embedding = pair_encoder.forward(tape, &images.gather_rows(&image_of), &annotations);
     let z = model.codebook.comparable(&embedding).gather_rows(&place);
-    let others = [&batch.areas];
-    let (nearest, read) =
-        model.codebook.nearest(&model.parameters, z.tensor(), &model.active_codes(), &others);
+    let codes = model.active_codes();
+    let (distances, read) = model.codebook.distances(&model.parameters, z.tensor(), &codes, &[&batch.areas]);
+    let nearest = nearest(&distances, &codes, &batch.weights, k, recipe.assignment.distinct);
     let c = model.codebook.codes(tape).stop_gradient().gather_rows(&nearest);
     let logits = model.generate(tape, encoded, &z.straight_through(&c));
 
@@ -194,8 +194,32 @@ fn assign_by_embedding(
     }
 }
 
+/// The code of each annotation by the distances of its embedding, k annotations an image; ties go to the lower index.
+/// Rows that only pad, whose weight is 0, take any.
+fn nearest(distances: &[f32], codes: &[usize], weights: &[f32], k: usize, distinct: bool) -> Vec<usize> {
+    let (rule, even) = (Rule::Hard { prior: 0.0, distinct }, vec![0.0; codes.len()]);
+    let images = distances.chunks_exact(k * codes.len()).zip(weights.chunks_exact(k));
+    let shares = images.flat_map(|(distances, weights)| responsibilities(rule, distances, &even, weights));
+    let chosen = |row: &[f32]| codes[row.iter().position(|&share| share > 0.0).unwrap_or(0)];
+    shares.collect::<Vec<_>>().chunks_exact(codes.len()).map(chosen).collect()
+}
+
 /// Outputs beside the annotations of the same image; `images` counts the groups of rows that are of one image.
 pub(super) fn compared(model: &Model, logits: &Var, batch: &Batch, images: usize) -> Compared {
     let annotations = loss::foreground_annotations(&batch.annotations, model.recipe.output_channels());
     Compared::new(loss::foreground(logits), loss::masks(logits), annotations, images)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embeddings_of_one_image_take_different_codes_where_the_recipe_asks() {
+        // Two images of two annotations; the last one only pads. Codes 3, 5 and 9 are active.
+        let distances = [0.1, 0.2, 0.9, 0.1, 0.15, 0.9, 0.7, 0.3, 0.3, 0.0, 0.0, 0.0];
+        let of = |distinct| nearest(&distances, &[3, 5, 9], &[0.5, 0.5, 1.0, 0.0], 2, distinct);
+        assert_eq!(of(false), [3, 3, 5, 3]);
+        assert_eq!(of(true), [3, 5, 5, 3]);
+    }
 }

@@ -332,8 +332,9 @@ impl Trainer {
         self.census.add(&result.targets);
         if self.census.is_due(self.assigned.len()) {
             let assignment = &self.recipe.assignment;
-            let staying =
-                self.census.staying(&model.active_codes(), assignment.min_usage, assignment.is_distinct());
+            // Of one annotation at a time nobody sees which codes serve the same image.
+            let distinct = assignment.distinct && self.recipe.train.annotations != 1;
+            let staying = self.census.staying(&model.active_codes(), assignment.min_usage, distinct);
             model.set_active(&staying);
             self.census = Census::new(self.census.codes());
         }

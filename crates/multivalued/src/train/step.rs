@@ -120,7 +120,7 @@ fn energy(
     };
     let mut probabilities = model.probabilities(encoded, &codes);
     let mut empty = encoded.empty.as_ref().map(Var::sigmoid);
-    if recipe.assignment.is_distinct() {
+    if recipe.assignment.distinct {
         probabilities = probabilities.stop_gradient();
         empty = empty.map(|empty| empty.stop_gradient());
     }

@@ -124,17 +124,19 @@ fn lookup_average_and_covariance_step_follow_their_formulas() {
         let (codes, z) = (codes.to_vec(), embeddings.to_vec());
 
         let active: Vec<usize> = (1..n).collect();
-        let (nearest, _) = codebook.nearest(&parameters, &embeddings, &active, &[]);
-        for (row, &found) in nearest.iter().enumerate() {
-            let distance = |j: usize| {
-                let (code, z) = (&codes[j * m..][..m], &z[row * m..][..m]);
-                code.iter().zip(z).map(|(c, z)| (z - c) * (z - c)).sum::<f32>()
-            };
-            assert!(active.iter().all(|&j| distance(found) <= distance(j) + 1e-5), "row {row}: {found}");
+        let (distances, _) = codebook.distances(&parameters, &embeddings, &active, &[]);
+        assert_eq!(distances.len(), rows * active.len());
+        for (row, found) in distances.chunks_exact(active.len()).enumerate() {
+            let z = &z[row * m..][..m];
+            for (&j, found) in active.iter().zip(found) {
+                let code = &codes[j * m..][..m];
+                let expected = code.iter().zip(z).map(|(c, z)| (z - c) * (z - c) - z * z).sum::<f32>();
+                assert!((expected - found).abs() < 1e-4, "row {row}, code {j}: {expected}, {found}");
+            }
         }
 
         let mut responsibilities = vec![0.0; rows * n];
-        nearest.iter().enumerate().for_each(|(row, code)| responsibilities[row * n + code] = 0.7);
+        (0..rows).for_each(|row| responsibilities[row * n + active[(row * row) % active.len()]] = 0.7);
         for (decay, step) in [(Some(0.9), 0.3), (Some(0.99), 0.0), (None, 0.0)] {
             let rule = Update { decay, threshold: 0.2, step };
             let unit_length = lookup == Lookup::Cosine;
