@@ -16,7 +16,7 @@ import nibabel
 import numpy as np
 import SimpleITK
 from pydicom.encaps import encapsulate
-from pydicom.uid import JPEG2000Lossless, RLELossless
+from pydicom.uid import JPEG2000Lossless, JPEGLSLossless, RLELossless
 
 import lidc
 import series
@@ -126,6 +126,10 @@ packed = copy.deepcopy(sound)
 for one in packed:
     one.compress(RLELossless, generate_instance_uid=False)
 same("rle", packed, "run lengths are read")
+packed = copy.deepcopy(sound)
+for one in packed:
+    one.compress(JPEG2000Lossless, generate_instance_uid=False)
+same("jpeg2000", packed, "lossless JPEG 2000 is read")
 implicit = copy.deepcopy(sound)
 for one in implicit:
     one.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2"
@@ -222,13 +226,17 @@ short = copy.deepcopy(sound)
 for one in short:
     one.ImagesInAcquisition = 9
 refused("ended", short, "holds 6 of the 9 slices")
-foreign = copy.deepcopy(sound)
-for one in foreign:
-    one.file_meta.TransferSyntaxUID = JPEG2000Lossless
-    one.PixelData = encapsulate([b"\xff\x4f\xff\x51 no picture"])
-    one["PixelData"].is_undefined_length = True
-    one["PixelData"].VR = "OB"
-refused("jpeg2000", foreign, "JPEG 2000", "gdcmconv --raw")
+for name, syntax, words in [
+    ("damaged-jpeg2000", JPEG2000Lossless, "JPEG 2000 frame cannot be decoded"),
+    ("jpeg-ls", JPEGLSLossless, "JPEG-LS"),
+]:
+    foreign = copy.deepcopy(sound)
+    for one in foreign:
+        one.file_meta.TransferSyntaxUID = syntax
+        one.PixelData = encapsulate([b"\xff\x4f\xff\x51 no picture"])
+        one["PixelData"].is_undefined_length = True
+        one["PixelData"].VR = "OB"
+    refused(name, foreign, words, "gdcmconv --raw")
 series.save(f"{folder}/cut", sound)
 victim = f"{folder}/cut/IM0003"
 with open(victim, "r+b") as file:

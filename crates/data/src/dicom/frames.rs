@@ -1,4 +1,4 @@
-//! The pixels of single frames: as they are stored, as run lengths, or as JPEG. What is handed out is always
+//! The pixels of single frames: as they are stored, as run lengths, as JPEG or as JPEG 2000. What is handed out is always
 //! little-endian and exactly as long as size and type say.
 //!
 //! The decoders of `dicom-pixeldata` are not used: they index by what a file says without checking it, so that a
@@ -8,6 +8,7 @@ use std::path::Path;
 
 use jpeg_decoder::{ColorTransform, Decoder, PixelFormat};
 
+use super::jpeg2000;
 use super::parts::{Parts, Stored};
 use super::syntax::{self, Coding};
 use crate::import::Sample;
@@ -84,7 +85,10 @@ pub(super) fn read(
             }
             (if format.by_plane { interleaved(&bytes, format) } else { bytes }, false)
         }
-        (Some(Stored::Fragments(fragments)), coding @ (Coding::RunLengths | Coding::Jpeg)) => {
+        (
+            Some(Stored::Fragments(fragments)),
+            coding @ (Coding::RunLengths | Coding::Jpeg | Coding::Jpeg2000),
+        ) => {
             let some = match (of, fragments.len()) {
                 (1, _) => &fragments[..],
                 (of, found) if of == found => &fragments[frame..=frame],
@@ -103,6 +107,8 @@ pub(super) fn read(
             }
             match coding {
                 Coding::RunLengths => (run_lengths(path, &packed, format)?, false),
+                // Colours that were transformed are transformed back by the decoder.
+                Coding::Jpeg2000 => (jpeg2000::decode(path, &packed, format)?, true),
                 _ => (jpeg(path, &packed, format)?, true),
             }
         }
@@ -217,13 +223,15 @@ fn unpack_bits(packed: &[u8], mut places: impl Iterator<Item = usize>, bytes: &m
     Some(())
 }
 
+pub(super) fn undecodable(path: &Path, coding: &str, cause: &str) -> Error {
+    let reason = format!(
+        "its {coding} frame cannot be decoded ({cause}); copy it again, or unpack it with gdcmconv --raw IN.dcm OUT.dcm"
+    );
+    Error::file(path, reason)
+}
+
 fn jpeg(path: &Path, packed: &[u8], format: &Format) -> Result<Vec<u8>> {
-    let broken = |cause: String| {
-        let reason = format!(
-            "its JPEG frame cannot be decoded ({cause}); copy it again, or unpack it with gdcmconv --raw IN.dcm OUT.dcm"
-        );
-        Error::file(path, reason)
-    };
+    let broken = |cause: String| undecodable(path, "JPEG", &cause);
     let mut decoder = Decoder::new(packed);
     decoder.set_max_decoding_buffer_size(format.samples() * 4);
     // Files that call luma and chroma RGB are not rare; JFIF has nothing but luma and chroma.

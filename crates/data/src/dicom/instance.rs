@@ -129,6 +129,7 @@ fn format(path: &Path, object: &InMemDicomObject, coding: Coding) -> Result<Form
         ("MONOCHROME1", 1) => Colours::Inverted,
         ("RGB", 3) => Colours::Rgb,
         ("YBR_FULL", 3) => Colours::Ybr,
+        ("YBR_RCT" | "YBR_ICT", 3) if coding == Coding::Jpeg2000 => Colours::Rgb,
         // Outside of JPEG two pixels share their chroma.
         ("YBR_FULL_422", 3) if coding == Coding::Jpeg => Colours::Ybr,
         (other, channels) => {

@@ -14,6 +14,7 @@
 mod elements;
 mod frames;
 mod instance;
+mod jpeg2000;
 mod parts;
 pub mod seg;
 mod stack;

@@ -14,6 +14,7 @@ pub(super) enum Coding {
     Native { big_endian: bool },
     RunLengths,
     Jpeg,
+    Jpeg2000,
 }
 
 /// The coding of a transfer syntax. One without a decoder is refused by name, with a program that unpacks it.
@@ -26,8 +27,8 @@ pub(super) fn coding(path: &Path, syntax: &str) -> Result<Coding> {
         | "1.2.840.10008.1.2.4.51"
         | "1.2.840.10008.1.2.4.57"
         | "1.2.840.10008.1.2.4.70" => return Ok(Coding::Jpeg),
+        "1.2.840.10008.1.2.4.90" | "1.2.840.10008.1.2.4.91" => return Ok(Coding::Jpeg2000),
         "1.2.840.10008.1.2.4.80" | "1.2.840.10008.1.2.4.81" => "JPEG-LS",
-        "1.2.840.10008.1.2.4.90" | "1.2.840.10008.1.2.4.91" => "JPEG 2000",
         "1.2.840.10008.1.2.4.92" | "1.2.840.10008.1.2.4.93" => "JPEG 2000 Part 2",
         "1.2.840.10008.1.2.4.201" | "1.2.840.10008.1.2.4.202" | "1.2.840.10008.1.2.4.203" => "HTJ2K",
         "1.2.840.10008.1.2.4.110" | "1.2.840.10008.1.2.4.111" | "1.2.840.10008.1.2.4.112" => "JPEG XL",

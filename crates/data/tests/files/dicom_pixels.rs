@@ -107,7 +107,7 @@ fn compressed_frames_and_those_without_a_decoder() {
     assert!(refusal(&path).contains("8x8 with 1 channels of 8 bits, where the file says 8x9"));
     for (syntax, name) in [
         ("1.2.840.10008.1.2.4.80", "JPEG-LS"),
-        ("1.2.840.10008.1.2.4.90", "JPEG 2000"),
+        ("1.2.840.10008.1.2.4.92", "JPEG 2000 Part 2"),
         ("1.2.840.10008.1.2.4.202", "HTJ2K"),
         ("1.2.840.10008.1.2.4.103", "MPEG"),
         ("1.2.3", "unknown"),
@@ -185,4 +185,45 @@ fn lies_about_lengths_take_no_memory() {
     file.text(0x0028_0008, "IS", "2000000000");
     file.save(&path);
     assert!(refusal(&path).contains("2000000000 frames"));
+}
+
+/// The codestreams were written by OpenJPEG 2.5, without loss, from ramps along columns x and rows y.
+#[test]
+fn jpeg_2000_without_loss_is_read_to_the_bit() {
+    const SIGNED: &[u8] = include_bytes!("jpeg2000/signed16.j2k");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.dcm");
+    let ramp = |value: fn(i32, i32) -> i32| {
+        (0..32 * 40).map(|at| value(at % 40, at / 40) as f32).collect::<Vec<_>>()
+    };
+    let save = |packed: &[u8], [samples, allocated, stored, signed]: [u16; 4], photometric: &str| {
+        let mut packed = packed.to_vec();
+        packed.resize(packed.len().next_multiple_of(2), 0);
+        let mut file = File::slice("1.9.1.1", 0.0, 2, &[0, 0]);
+        file.syntax = "1.2.840.10008.1.2.4.90".into();
+        file.pixels(40, samples, allocated, photometric, &vec![0; usize::from(samples * allocated) * 160]);
+        [(0x0028_0101, stored), (0x0028_0102, stored - 1), (0x0028_0103, signed)]
+            .into_iter()
+            .for_each(|(tag, number)| file.number(tag, number));
+        file.put(0x7fe0_0010, "OB", encapsulated(&[packed]));
+        file.save(&path);
+        path.clone()
+    };
+    let signed = save(SIGNED, [1, 16, 16, 1], "MONOCHROME2");
+    assert_eq!(read(&signed)[0].pixels(), ramp(|x, y| 700 * x - 900 * y - 2000));
+    let unsigned = save(include_bytes!("jpeg2000/unsigned12.j2k"), [1, 16, 12, 0], "MONOCHROME2");
+    assert_eq!(read(&unsigned)[0].pixels(), ramp(|x, y| 100 * x + y));
+    let inverted = save(include_bytes!("jpeg2000/unsigned12.j2k"), [1, 16, 12, 0], "MONOCHROME1");
+    assert_eq!(read(&inverted)[0].pixels(), ramp(|x, y| 4095 - 100 * x - y));
+    let colours = save(include_bytes!("jpeg2000/rgb.j2k"), [3, 8, 8, 0], "YBR_RCT");
+    let found = read_image(&colours, &Limits::default()).unwrap();
+    let ramps = [ramp(|x, _| 6 * x), ramp(|_, y| 7 * y), ramp(|x, y| 3 * (x + y))];
+    ramps.iter().enumerate().for_each(|(channel, ramp)| assert_eq!(found.plane(channel), ramp));
+    // Another size than the file says, and damage.
+    let other = save(include_bytes!("jpeg2000/rgb.j2k"), [1, 8, 8, 0], "MONOCHROME2");
+    assert!(refusal(&other).contains("40x32 with 3 channels, where the file says 40x32 with 1 channels"));
+    for length in [10, 60, SIGNED.len() / 2] {
+        let cut = save(&SIGNED[..length], [1, 16, 16, 1], "MONOCHROME2");
+        assert!(refusal(&cut).contains("JPEG 2000 frame cannot be decoded"), "{length}");
+    }
 }
