@@ -119,7 +119,12 @@ fn colours() {
     for at in 0..8 {
         let (one, name) = (small(at), format!("c{at}x.png"));
         let rgb: Vec<u8> = one.image().iter().flat_map(|&value| [value, 255 - value, value / 2]).collect();
-        png(&place, &format!("set/images/{name}"), &one, image::ExtendedColorType::Rgb8, &rgb);
+        // Some are grey, as photographs of an archive may be.
+        let (kind, bytes) = match at % 4 {
+            3 => (image::ExtendedColorType::L8, one.image()),
+            _ => (image::ExtendedColorType::Rgb8, rgb),
+        };
+        png(&place, &format!("set/images/{name}"), &one, kind, &bytes);
         (0..2).for_each(|rater| place.png(&format!("set/rater{rater}/{name}"), 32, &one.mask(rater)));
     }
     assert!(trains(&place).contains("3 channels"));

@@ -109,9 +109,17 @@ impl Loaded {
         if let Some(at) = faults.iter().position(|fault| !of_a_file(fault)) {
             return Err(faults.swap_remove(at));
         }
-        let faults = faults.iter().map(ToString::to_string).collect();
-        let mut reading = Reading { dataset: &dataset, options, skip_bad, faults, next: 0 };
-        let (cases, skipped, notes) = reading.held(holding)?;
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        let (cases, skipped, notes) = loop {
+            let mut reading =
+                Reading { dataset: &dataset, options, skip_bad, faults: faults.clone(), next: 0 };
+            let read = reading.held(holding)?;
+            let channels = (0..read.0.len()).map(|at| (read.0.id(at), read.0.size(at)[2]));
+            match load::same_channels(path, channels) {
+                Ok(()) => break read,
+                Err(fault) => dataset = dataset.in_colours().ok_or(fault)?,
+            }
+        };
         let skipped = inspect::one_each(skipped.into_iter());
         if cases.is_empty() {
             let first = skipped.first().map_or("", String::as_str);
@@ -120,7 +128,6 @@ impl Loaded {
                 format!("no image of it can be used; the first fault: {first}"),
             ));
         }
-        load::same_channels(path, (0..cases.len()).map(|at| (cases.id(at), cases.size(at)[2])))?;
         if skip_bad {
             let ids: HashSet<&str> = (0..cases.len()).map(|at| cases.id(at)).collect();
             dataset.sources.retain(|source| ids.contains(source.case_id(0).as_str()));
@@ -309,6 +316,9 @@ impl Reading<'_> {
             text(&source.id);
             text(&source.group);
             text(&source.depth.to_string());
+            if source.in_colours {
+                text("in colours");
+            }
             for label in &source.labels {
                 text(&format!("{:?} {}", label.rater, label.weight));
             }

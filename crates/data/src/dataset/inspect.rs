@@ -193,7 +193,12 @@ pub fn inspect_showing(path: &Path, options: &Options, most: usize) -> Result<(I
     found.groups = groups.len();
     found.agreement = agreement(&seen);
     let channels = seen.iter().map(|case| (case.id.as_str(), case.size[2]));
-    problems.extend(load::same_channels(path, channels).err());
+    if let Err(fault) = load::same_channels(path, channels) {
+        match dataset.in_colours() {
+            Some(coloured) => found.notes = coloured.notes(),
+            None => problems.push(fault),
+        }
+    }
     for same in by_content.values().filter(|same| same.len() > 1) {
         found.duplicates.push(same.iter().map(|case| case.id.clone()).collect());
         if let Some(other) = same.iter().find(|case| case.source.split != same[0].source.split) {

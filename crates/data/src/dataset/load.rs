@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Label, Source, TrueMode};
 use crate::import::mask::slice_mask;
-use crate::import::{self, Limits, MaskRule, Samples, Size};
+use crate::import::{self, Format, Limits, MaskRule, Samples, Size};
 use crate::memory::{claim, reserved};
 use crate::{Annotation, Case, Error, Geometry, Image, Mask, Mode, Result};
 
@@ -41,13 +41,14 @@ impl Slices {
     }
 
     /// The same for a model that takes so many channels: where the files' slices fit that as channels, and else
-    /// would not, they are such.
+    /// would not, they are such. A model of three channels takes grey pictures as colours.
     pub fn open_for(paths: &[PathBuf], wanted: usize, limits: &Limits) -> Result<Self> {
         let slices = Self::open(paths, limits)?;
         let joined: usize = slices.channels.iter().map(|one| one.size.channels * one.size.depth).sum();
-        match slices.channels() != wanted && joined == wanted {
-            true => slices.with_slices_joined().with_few_channels(),
-            false => Ok(slices),
+        match (slices.channels() != wanted, wanted) {
+            (true, _) if joined == wanted => slices.with_slices_joined().with_few_channels(),
+            (true, 3) if is_picture(paths) => Ok(slices.in_colours()),
+            _ => Ok(slices),
         }
     }
 
@@ -55,6 +56,7 @@ impl Slices {
     pub(super) fn of(source: &Source, limits: &Limits) -> Result<Self> {
         let slices = Self::open(&source.images, limits)?;
         match source.depth {
+            _ if source.in_colours => Ok(slices.in_colours()),
             1 => slices.with_slices_joined().with_few_channels(),
             _ => Ok(slices),
         }
@@ -69,6 +71,17 @@ impl Slices {
                 std::mem::swap(&mut size.depth, &mut size.channels);
                 std::mem::swap(&mut steps.slice, &mut steps.channel);
             }
+        }
+        self
+    }
+
+    /// A picture as red, green and blue: grey is all three, and alpha is left out.
+    fn in_colours(mut self) -> Self {
+        for Samples { size, steps, .. } in &mut self.channels {
+            if size.channels < 3 {
+                steps.channel = 0;
+            }
+            size.channels = 3;
         }
         self
     }
@@ -382,6 +395,14 @@ fn largest_shift(a: &Geometry, b: &Geometry, size: [usize; 3]) -> f32 {
         squares.sum::<f32>().sqrt()
     };
     ends.into_iter().map(distance).fold(0.0, f32::max)
+}
+
+/// Whether an image is one file whose channels are grey or colours, with alpha or without: PNG, TIFF or JPEG.
+pub(super) fn is_picture(files: &[PathBuf]) -> bool {
+    let of_colours = |file: &PathBuf| {
+        import::identify(file).is_ok_and(|format| matches!(format, Format::Png | Format::Tiff | Format::Jpeg))
+    };
+    matches!(files, [file] if of_colours(file))
 }
 
 /// Refuses a data set whose images differ in their number of channels; takes ids with those numbers.

@@ -106,12 +106,23 @@ pub struct Source {
     pub split: Option<String>,
     /// Slices; each becomes a case of its own, `ID/slice-000` and so on. 1 for a plain image.
     pub depth: usize,
+    /// Whether the image is read as three colours, though its file is grey or has an alpha channel.
+    pub in_colours: bool,
 }
 
 impl Source {
     /// An image of one slice, its own group, in no split and with nothing known of the truth.
     fn new(id: String, images: Vec<PathBuf>, labels: Vec<Label>) -> Self {
-        Self { group: id.clone(), id, images, labels, truth: Vec::new(), split: None, depth: 1 }
+        Self {
+            group: id.clone(),
+            id,
+            images,
+            labels,
+            truth: Vec::new(),
+            split: None,
+            depth: 1,
+            in_colours: false,
+        }
     }
 
     /// All files.
@@ -266,8 +277,24 @@ impl Dataset {
         for source in loaded {
             cases.extend(source?);
         }
-        load::same_channels(&self.path, cases.iter().map(|case| (case.id.as_str(), case.image.channels())))?;
-        Ok(cases)
+        let channels = cases.iter().map(|case| (case.id.as_str(), case.image.channels()));
+        match load::same_channels(&self.path, channels) {
+            Ok(()) => Ok(cases),
+            Err(fault) => self.in_colours().ok_or(fault)?.load(),
+        }
+    }
+
+    /// The same with every image as three colours: what becomes of grey and coloured pictures (PNG, TIFF, JPEG) in one
+    /// data set. None where it is so already, or where some image is no picture, so that its channels may be
+    /// anything.
+    fn in_colours(&self) -> Option<Self> {
+        let is_new = self.sources.iter().all(|source| !source.in_colours && load::is_picture(&source.images));
+        is_new.then(|| {
+            let mut coloured = self.clone();
+            coloured.sources.iter_mut().for_each(|source| source.in_colours = true);
+            coloured.notes.push("grey and coloured images: all are read as three colours".into());
+            coloured
+        })
     }
 
     /// The split that the data set states itself (a manifest's column, folders named train and test),

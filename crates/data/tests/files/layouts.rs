@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use multivalued_data::dataset::{Dataset, Layout, Options, Roster, inspect};
-use multivalued_data::import::MaskRule;
+use multivalued_data::Case;
+use multivalued_data::dataset::{Dataset, Holding, Layout, Loaded, Options, Roster, Slices, inspect};
+use multivalued_data::import::{Limits, MaskRule, read_image};
 
 use crate::cache::cached;
 use crate::make;
@@ -411,6 +412,25 @@ fn duplicate_ids_and_mixed_channels() {
         image::ExtendedColorType::Rgb8,
     )
     .unwrap();
+    // Grey and coloured pictures are all read as colours.
+    let channels = |cases: &[Case]| cases.iter().map(|case| case.image.channels()).collect::<Vec<_>>();
+    let cases = open(root).unwrap().load().unwrap();
+    assert_eq!(channels(&cases), vec![3; cases.len()]);
+    let grey = root.join("P-1/nodule-0/images/slice-1.png");
+    let alone = read_image(&grey, &Limits::default()).unwrap();
+    assert!([0, 1, 2].into_iter().all(|channel| cases[1].image.plane(channel) == alone.pixels()));
+    let held = Loaded::read(root, &Options::default(), false, &Holding::Memory).unwrap();
+    assert_eq!(held.cases.to_vec().unwrap(), cases);
+    assert!(held.dataset.notes().iter().any(|note| note.contains("three colours")));
+    let found = inspect(root, &Options::default()).unwrap();
+    assert!(found.problems.is_empty() && found.notes.iter().any(|note| note.contains("three colours")));
+    // A model of three channels takes them so, too.
+    let channels = |wanted| Slices::open_for(&[grey.clone()], wanted, &Limits::default()).unwrap().channels();
+    assert_eq!([channels(1), channels(2), channels(3)], [1, 1, 3]);
+
+    // Of an array nobody knows what its channels are.
+    fs::remove_file(&grey).unwrap();
+    fs::write(&grey, make::npy_bytes("(2, 2)", &[0, 1, 2, 3])).unwrap();
     let message = open(root).unwrap().load().unwrap_err().to_string();
     assert!(message.contains("has 3 channels, case 'P-1/nodule-0/slice-1' has 1"), "{message}");
     assert_eq!(inspect(root, &Options::default()).unwrap().problems.len(), 1);
