@@ -87,7 +87,7 @@ pub fn chance(noise: &NoiseFloors, key: &str) -> String {
     };
     let known = [said("independent readers", &noise.readers), said("groups", &noise.groups)];
     let known: Vec<String> = known.into_iter().flatten().collect();
-    if known.is_empty() { String::new() } else { format!(" · chance: {}", known.join(", ")) }
+    if known.is_empty() { String::new() } else { format!("chance: {}", known.join(", ")) }
 }
 
 fn known(value: Option<f64>) -> String {

@@ -1,13 +1,37 @@
 //! Text that goes into a page, made harmless, and the few pieces of HTML that recur.
 
-/// A whole page around its content.
-pub fn document(title: &str, content: &str) -> String {
+use multivalued_web::page::{HYPOTHESES_SCRIPT, HYPOTHESES_STYLE};
+
+/// What runs on a page.
+#[derive(Debug, Clone, Copy)]
+pub enum Script<'a> {
+    /// Nothing.
+    None,
+    /// The viewer's component with `report.js`, which draws this.
+    Cases(&'a serde_json::Value),
+}
+
+/// A whole page around its content. A policy forbids it to ask the network for anything.
+pub fn document(title: &str, content: &str, script: Script) -> String {
+    let (style, script) = match script {
+        Script::None => ("", String::new()),
+        Script::Cases(data) => (
+            HYPOTHESES_STYLE,
+            format!(
+                "<script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{HYPOTHESES_SCRIPT}{}</script>\n",
+                // Nothing in it may end the element.
+                data.to_string().replace('<', "\\u003c"),
+                include_str!("report.js")
+            ),
+        ),
+    };
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{} · multivalued</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n\
+         <title>{} · multivalued</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}{style}</style>\n</head>\n\
          <body>\n<main>\n{content}\n<footer>multivalued {} · this page is complete in itself and asks nothing of the network.</footer>\n\
-         </main>\n</body>\n</html>\n",
+         </main>\n{script}</body>\n</html>\n",
         escaped(title),
         include_str!("style.css"),
         env!("CARGO_PKG_VERSION"),
@@ -32,12 +56,16 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Bytes of a PNG as an address that holds the picture itself.
-pub fn data_address(png: &[u8]) -> String {
+/// A picture's file as an address that holds the picture itself.
+pub fn data_address(kind: &str, bytes: &[u8]) -> String {
+    format!("data:{kind};base64,{}", base64(bytes))
+}
+
+/// Bytes as text (RFC 4648).
+pub fn base64(bytes: &[u8]) -> String {
     const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(22 + png.len().div_ceil(3) * 4);
-    text.push_str("data:image/png;base64,");
-    for three in png.chunks(3) {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
         let bits =
             three.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - three.len()));
         for sign in 0..4 {
@@ -91,7 +119,7 @@ mod tests {
         // RFC 4648, section 10.
         for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
         {
-            assert_eq!(data_address(plain.as_bytes()), format!("data:image/png;base64,{coded}"));
+            assert_eq!(base64(plain.as_bytes()), coded);
         }
     }
 

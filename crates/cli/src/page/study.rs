@@ -5,7 +5,8 @@ use multivalued_data::agreement::{Agreement, RaterAgreement};
 use multivalued_data::dataset::Inspection;
 use multivalued_data::{Case, Mask};
 
-use super::html::{data_address, document, escaped, fact_table, number};
+use super::html::{Script, data_address, document, escaped, fact_table, number};
+use super::shown::Shown;
 use crate::picture::{RATERS, Upright, around, input, outlines, png, reduced};
 
 /// Largest edge of the picture of a whole image.
@@ -33,7 +34,13 @@ impl StudyPage<'_> {
             agreement.map_or(String::new(), |agreement| self.pictures(agreement)),
             self.counts(),
         ];
-        document(self.title, &sections.join("\n"))
+        let picture = |(at, case): (usize, &Case)| {
+            let shown = serde_json::to_value(Shown::of_raters(case));
+            (at.to_string(), shown.expect("plain numbers and strings"))
+        };
+        let pictures: serde_json::Map<_, _> = self.disputed.iter().enumerate().map(picture).collect();
+        let data = serde_json::json!({ "pictures": pictures });
+        document(self.title, &sections.join("\n"), Script::Cases(&data))
     }
 
     fn head(&self) -> String {
@@ -107,18 +114,18 @@ impl StudyPage<'_> {
         if self.disputed.is_empty() {
             return String::new();
         }
-        let rows = self.disputed.iter().zip(&agreement.disputed).map(|(case, disputed)| {
+        let rows = self.disputed.iter().zip(&agreement.disputed).enumerate().map(|(at, (case, disputed))| {
             let told = format!(
                 "mean IoU {} · two annotations differ in {} pixels on average",
                 number(disputed.mean_iou),
                 number(disputed.disputed_pixels.round())
             );
-            picture_row(case, &told)
+            picture_row(at, case, &told)
         });
         format!(
             "<h2>Most disputed cases</h2>\n<p>The lowest mean IoU of all pairs first; of each group its most disputed case, as \
-             far as groups suffice. Left the image, right the part that anyone marked, with the outline of each rater. Where \
-             outlines share their way, their colours alternate.</p>\n{}",
+             far as groups suffice. The large picture has the outline of each rater; where outlines share their way, their \
+             colours alternate. Every small picture opens with all masks, zoom and further views.</p>\n{}",
             rows.collect::<String>()
         )
     }
@@ -153,8 +160,8 @@ impl StudyPage<'_> {
     }
 }
 
-/// A case: the image, the outlines of all raters, and whose is which.
-fn picture_row(case: &Case, told: &str) -> String {
+/// A case: the image, the outlines of all raters, and whose is which; below it the component's pictures.
+fn picture_row(number: usize, case: &Case, told: &str) -> String {
     let picture = input(&case.image);
     let masks: Vec<&Mask> = case.annotations.iter().map(|annotation| &annotation.mask).collect();
     let upright = Upright::of(case.image.geometry.as_ref());
@@ -167,9 +174,10 @@ fn picture_row(case: &Case, told: &str) -> String {
         let area = if area == 0 { "nothing".into() } else { format!("{area} pixels") };
         format!("<li><i style=\"background:rgb({red},{green},{blue})\"></i>{}: {area}</li>", escaped(&name))
     });
-    let image = |name: &str, bytes: &[u8]| format!("<img alt=\"{name}\" src=\"{}\">", data_address(bytes));
+    let image = |name: &str, bytes: &[u8]| format!("<img alt=\"{name}\" src=\"{}\">", data_address("image/png", bytes));
     format!(
-        "<section class=\"exhibit\"><header><b>{}</b> · {told}{turned}</header><div class=\"dispute\">{}{}<ul>{}</ul></div></section>\n",
+        "<article class=\"case\" data-case=\"{number}\"><header><h3>{}</h3><div class=\"told\">{told}{turned}</div></header>\
+         <div class=\"dispute\">{}{}<ul>{}</ul></div><div class=\"views\"></div><div class=\"strip\"></div></article>\n",
         escaped(&case.id),
         image("the image", &png(&reduced(&upright.turned(picture), WHOLE))),
         image("the outlines of all raters", &png(&tile)),

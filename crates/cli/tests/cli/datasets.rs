@@ -236,7 +236,11 @@ fn agreement_of_raters_is_told_and_shown() {
     for part in ["Most disputed cases", "generous", "area against the others", "</footer>"] {
         assert!(page.contains(part), "the page lacks {part}");
     }
-    assert!(!page.contains("http"), "the page asks nothing of the network");
+    assert!(page.contains("default-src 'none'"), "the page asks nothing of the network");
+    let data = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    let masks = data["pictures"]["11"]["hypotheses"].as_array().unwrap();
+    assert!(masks.iter().any(|one| one["name"] == "generous" && one["probability"] == 0.25), "{masks:?}");
     let answer = place.run(&["validate", "set", "--html", "-"]).succeeds();
     assert!(answer.out.starts_with("<!doctype html>") && answer.err.contains("Fleiss"), "{}", answer.err);
     place.run(&["validate", "set", "--html", "-", "--json"]).fails(2, &["standard output takes one"]);
