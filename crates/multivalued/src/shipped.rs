@@ -193,7 +193,12 @@ mod tests {
             // What was rounded once is not rounded again: a copy of a copy is the copy.
             assert_eq!(read.shipped().unwrap(), (weights, recipe), "{kind}");
             assert_eq!(read.predict(&images).unwrap().len(), 3);
-            let held = Predictor::from_shipped("held", &weights_of(place.path()), &recipe_of(place.path()), &Device::cpu());
+            let held = Predictor::from_shipped(
+                "held",
+                &weights_of(place.path()),
+                &recipe_of(place.path()),
+                &Device::cpu(),
+            );
             assert_eq!(held.unwrap().predict(&images).unwrap(), read.predict(&images).unwrap(), "{kind}");
             let torn = Predictor::from_shipped("held", &[0; 9], &recipe_of(place.path()), &Device::cpu());
             assert!(torn.err().unwrap().to_string().contains("held/model.safetensors"));

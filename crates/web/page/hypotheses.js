@@ -39,7 +39,8 @@
  *   Multivalued.tile(element, data, options)   one small picture, which opens the dialog; options besides those above:
  *     shows: "all" (the outlines of hypotheses and readers), "image", "readers", "outline", "mean", "disagreement", or the
  *            rank of a hypothesis
- *     whole: true                          all of the image, not the part around the outlines
+ *     stands: [{ rank, probability }]      hypotheses that stand for all, with the probability that each stands for
+ *     whole: true                          all of the image, not the part around the outlines, which is framed
  *     pixels: 160                          the edge it is drawn for
  *     label: "…"                           said to screen readers
  */
@@ -395,7 +396,7 @@
   }
 
   /** Draws what a tile shows. */
-  function paintTile(canvas, data, { shows = "all", whole = false, until = 0.9 }) {
+  function paintTile(canvas, data, { shows = "all", stands = null, whole = false, until = 0.9 }) {
     const { hypotheses, readers, box, base } = partsOf(data);
     const part = whole ? [0, 0, data.width, data.height] : box;
     paint.thumbnail(canvas, base, part, null);
@@ -408,13 +409,19 @@
       context.drawImage(paint.mapOf(values, data.width, data.height), 0, 0);
     }
     const one = hypotheses[shows];
-    if (one) paint.outline(context, one.path, paint.colour(Math.max(0.3, one.probability)), 5, scale);
+    if (one) paint.outline(context, one.path, paint.colour(Math.max(0.3, one.probability)), 4, scale);
     if (shows === "all" || shows === "outline") {
-      const visible = masks.countUntil(shares, until);
-      for (const one of hypotheses.slice(0, visible).reverse()) paint.outline(context, one.path, paint.colour(one.probability), 2 * paint.width(one.probability), scale);
+      const all = hypotheses.slice(0, masks.countUntil(shares, until));
+      const listed = stands ? stands.map(({ rank, probability }) => ({ ...hypotheses[rank], probability })) : all;
+      for (const one of listed.sort((a, b) => a.probability - b.probability)) paint.outline(context, one.path, paint.colour(one.probability), 2 * paint.width(one.probability), scale);
     }
     if (shows === "all") for (const one of readers) paint.outline(context, one.path, paint.READER, 3, scale, [10, 6]);
     if (shows === "readers") for (const one of readers) paint.outline(context, one.path, paint.READER, 4, scale);
+    if (whole && box[2] < 0.8 * data.width) {
+      context.strokeStyle = "rgba(255,255,255,.75)";
+      context.lineWidth = 2 / scale;
+      context.strokeRect(...box);
+    }
   }
 
   /** A small picture of a part of the image, which opens the dialog. */
@@ -424,6 +431,8 @@
     const { shows = "all", ...others } = options;
     const open = () => {
       const view = dialog(data, MODES[shows] ? { ...others, mode: shows } : others);
+      // What the tile shows, larger.
+      if (!options.whole) view.stage.look(view.box);
       if (Number.isInteger(shows)) view.select(shows);
     };
     const button = make("button.hypotheses-tile", { type: "button", "aria-label": options.label || `Enlarge ${data.title || "the image"}`, click: open }, canvas);

@@ -34,8 +34,10 @@ const REFRESH: Duration = Duration::from_secs(5);
 
 /// See a triangle become four shapes within seconds, and train a small model of it in a few minutes
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  multivalued demo\n\nThe page demo.html in the run's folder shows what a finished model \
-says at once. It follows the training by itself, open in a browser.")]
+#[command(
+    after_help = "Example:\n  multivalued demo\n\nThe page demo.html in the run's folder shows what a finished model \
+says at once. It follows the training by itself, open in a browser."
+)]
 pub struct Demo {
     /// The run's folder [default: runs/demo, numbered where it is taken]
     #[arg(long, value_name = "RUN")]
@@ -188,7 +190,8 @@ fn pictured(first: usize, answered: &[Answered]) -> Vec<Pictured<'_>> {
 
 /// The mean GED of what was said; none where nothing was said.
 fn mean_ged(answered: &[Answered]) -> Option<f64> {
-    let geds = answered.iter().filter_map(|(case, said)| Some(ged::limit(&Comparison::new(case, said).ok()?)));
+    let geds =
+        answered.iter().filter_map(|(case, said)| Some(ged::limit(&Comparison::new(case, said).ok()?)));
     let geds: Vec<f64> = geds.collect();
     (!geds.is_empty()).then(|| geds.iter().sum::<f64>() / geds.len() as f64)
 }

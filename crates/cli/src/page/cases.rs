@@ -83,8 +83,10 @@ fn rounded(value: f64) -> Value {
 
 /// The columns that the report has numbers for.
 fn columns(report: &Report, areas: &[Areas], unit: Unit) -> Vec<Column> {
-    let mut columns = vec![column("case", "its name; a link where there is a picture", "name", |_, row| json!(row.id))];
-    if report.images.iter().any(|row| row.group != row.id) {
+    let mut columns =
+        vec![column("case", "its name; a link where there is a picture", "name", |_, row| json!(row.id))];
+    // A name that begins with its group tells it already.
+    if report.images.iter().any(|row| !row.id.starts_with(&row.group)) {
         columns.push(column("group", "such as the patient", "text", |_, row| json!(row.group)));
     }
     columns.push(column("GED", "generalized energy distance: lower is better", "score", |_, row| {
@@ -109,18 +111,31 @@ fn columns(report: &Report, areas: &[Areas], unit: Unit) -> Vec<Column> {
     }));
     columns.push(column("matched IoU", "higher is better", "score", |_, row| rounded(row.scores.hm_iou)));
     if report.images.iter().any(|row| row.truth.is_some()) {
-        columns.push(column("total variation", "of stated and true probabilities: 0 is best", "score", |_, row| {
-            row.truth.map_or(Value::Null, |truth| rounded(truth.total_variation))
-        }));
+        columns.push(column(
+            "total variation",
+            "of stated and true probabilities: 0 is best",
+            "score",
+            |_, row| row.truth.map_or(Value::Null, |truth| rounded(truth.total_variation)),
+        ));
     }
     columns.push(column("hypotheses", "of 1 % and more", "count", |_, row| json!(row.scores.n_x_1pct)));
-    if report.images.iter().any(|row| row.scores.empty_probability > 0.0005 || row.scores.empty_label_share > 0.0) {
-        columns.push(column("nothing there", "the probability that the model gives to an empty mask", "share", |_, row| {
-            rounded(row.scores.empty_probability)
-        }));
-        columns.push(column("readers: nothing", "the share of readers who marked nothing", "share", |_, row| {
-            rounded(row.scores.empty_label_share)
-        }));
+    if report
+        .images
+        .iter()
+        .any(|row| row.scores.empty_probability > 0.0005 || row.scores.empty_label_share > 0.0)
+    {
+        columns.push(column(
+            "nothing there",
+            "the probability that the model gives to an empty mask",
+            "share",
+            |_, row| rounded(row.scores.empty_probability),
+        ));
+        columns.push(column(
+            "readers: nothing",
+            "the share of readers who marked nothing",
+            "share",
+            |_, row| rounded(row.scores.empty_label_share),
+        ));
     }
     if areas.len() == report.images.len() {
         let of = |[median, low, high]: [f64; 3]| json!([median, low, high].map(rounded));
@@ -144,7 +159,8 @@ fn columns(report: &Report, areas: &[Areas], unit: Unit) -> Vec<Column> {
 /// What the script makes the table of.
 pub fn data(report: &Report, areas: &[Areas], unit: Unit) -> Value {
     let columns = columns(report, areas, unit);
-    let row = |(at, row): (usize, &ImageRow)| columns.iter().map(|one| (one.cell)(at, row)).collect::<Value>();
+    let row =
+        |(at, row): (usize, &ImageRow)| columns.iter().map(|one| (one.cell)(at, row)).collect::<Value>();
     let heads: Vec<Value> = columns
         .iter()
         .map(|one| json!({ "title": one.title, "about": one.about, "kind": one.kind }))
@@ -185,9 +201,13 @@ fn charts(report: &Report) -> String {
         ranked.iter().map(dot).collect()
     };
     let (ged, spread) = (|row: &ImageRow| row.scores.ged_limit, |row: &ImageRow| row.scores.diversity_labels);
-    let mut chart = Chart::new("GED and the readers\u{2019} own spread", "readers\u{2019} own spread", "GED: lower is better")
-        .dots("cases", dots(&spread, &ged))
-        .rule("mean GED", report.summary.scores.ged_limit);
+    let mut chart = Chart::new(
+        "GED and the readers\u{2019} own spread",
+        "readers\u{2019} own spread",
+        "GED: lower is better",
+    )
+    .dots("cases", dots(&spread, &ged))
+    .rule("mean GED", report.summary.scores.ged_limit);
     if let Some(oracle) = report.summary.oracle_ged {
         chart = chart.rule("mean of the truth itself", oracle);
     }
@@ -212,7 +232,8 @@ fn charts(report: &Report) -> String {
 
 /// The floor D/K as a line over D, where all cases have the same number of readers.
 fn floor(images: &[ImageRow]) -> Option<f64> {
-    let slopes = images.iter().filter(|row| row.scores.diversity_labels > 1e-6 && row.details.ged_floor.is_finite());
+    let slopes =
+        images.iter().filter(|row| row.scores.diversity_labels > 1e-6 && row.details.ged_floor.is_finite());
     let slopes: Vec<f64> = slopes.map(|row| row.details.ged_floor / row.scores.diversity_labels).collect();
     let first = *slopes.first()?;
     slopes.iter().all(|slope| (slope - first).abs() < 1e-6).then_some(first)
@@ -228,7 +249,11 @@ pub fn told(row: &ImageRow, areas: Option<&Areas>, unit: Unit) -> String {
         fact("hypotheses of 1 % and more", &scores.n_x_1pct.to_string()),
     ];
     if scores.empty_probability > 0.0005 || scores.empty_label_share > 0.0 {
-        let told = format!("{:.0} %, by readers {:.0} %", 100.0 * scores.empty_probability, 100.0 * scores.empty_label_share);
+        let told = format!(
+            "{:.0} %, by readers {:.0} %",
+            100.0 * scores.empty_probability,
+            100.0 * scores.empty_label_share
+        );
         facts.push(fact("nothing there", &told));
     }
     if let Some(areas) = areas {

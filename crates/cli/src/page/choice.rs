@@ -1,5 +1,7 @@
 //! Which cases of many have pictures on the page, and why.
 
+use std::collections::BTreeSet;
+
 use multivalued_data::report::ImageRow;
 use serde::Serialize;
 
@@ -35,7 +37,8 @@ pub fn groups(images: &[ImageRow]) -> Vec<Group> {
         return vec![Group { name: "All cases", about: "The highest GED first.", cases: by_ged }];
     }
     let disputed = ranked(&|row| row.scores.diversity_labels);
-    let (worst, best) = (by_ged[..8].to_vec(), by_ged.iter().rev().take(4).copied().collect());
+    let lowest: Vec<usize> = by_ged.iter().rev().copied().collect();
+    let first = |ranked: &[usize], count: usize| of_each_group(ranked, images, count);
     let middle = by_ged.len() / 2;
     vec![
         Group {
@@ -43,19 +46,38 @@ pub fn groups(images: &[ImageRow]) -> Vec<Group> {
             about: "Evenly spread from the first case to the last.",
             cases: spread(&all, 8),
         },
-        Group { name: "Worst", about: "The highest GED first.", cases: worst },
+        Group {
+            name: "Worst",
+            about: "The highest GED first; one case of each group, as far as groups suffice.",
+            cases: first(&by_ged, 8),
+        },
         Group {
             name: "Most disputed",
-            about: "The cases on which readers differ most among themselves.",
-            cases: disputed[..6].to_vec(),
+            about: "Readers differ most among themselves; one case of each group, as far as groups suffice.",
+            cases: first(&disputed, 6),
         },
         Group {
             name: "Typical",
             about: "GEDs around the median.",
             cases: by_ged[middle - 2..middle + 2].to_vec(),
         },
-        Group { name: "Best", about: "The lowest GED first.", cases: best },
+        Group {
+            name: "Best",
+            about: "The lowest GED first; one case of each group, as far as groups suffice.",
+            cases: first(&lowest, 4),
+        },
     ]
+}
+
+/// The first ones, at most one of each group; where groups do not suffice, the next ones. Neighbouring slices of a
+/// patient are nearly the same image.
+fn of_each_group(ranked: &[usize], images: &[ImageRow], count: usize) -> Vec<usize> {
+    let mut groups = BTreeSet::new();
+    let (first, others): (Vec<usize>, Vec<usize>) =
+        ranked.iter().partition(|&&at| groups.insert(images[at].group.as_str()));
+    let mut chosen: Vec<usize> = first.into_iter().chain(others).take(count).collect();
+    chosen.sort_by_key(|at| ranked.iter().position(|other| other == at));
+    chosen
 }
 
 /// The cases of all groups, each once, in the order of the groups.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::chart::Chart;
 use super::gallery::{self, Pictured};
-use super::html::{Script, document, escaped, number};
+use super::html::{document, escaped, number};
 
 /// Milliseconds between two looks at a page that is still being written.
 const RELOAD: u64 = 3000;
@@ -65,15 +65,21 @@ impl DemoPage<'_> {
             let written = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
             data["reload"] = json!({ "every": RELOAD, "written": written });
         }
-        document("demo", &content, Script::Cases(&data))
+        document("demo", &content, &data)
     }
 
     fn training(&self) -> String {
         let (told, share) = match self.stage {
-            Stage::Begins => ("The training begins; its first answers come in some seconds.".to_owned(), Some(0.0)),
-            Stage::Learns { progress, step } => {
-                (format!("{:.0} % of the training is over, {step} steps. The page follows it by itself.", 100.0 * progress), Some(*progress))
+            Stage::Begins => {
+                ("The training begins; its first answers come in some seconds.".to_owned(), Some(0.0))
             }
+            Stage::Learns { progress, step } => (
+                format!(
+                    "{:.0} % of the training is over, {step} steps. The page follows it by itself.",
+                    100.0 * progress
+                ),
+                Some(*progress),
+            ),
             Stage::Done(told) => (escaped(told), None),
             Stage::Stopped(why) => (format!("The training ended early: {}.", escaped(why)), None),
         };

@@ -53,7 +53,8 @@ pub fn chooser(groups: &[Group]) -> String {
 /// The place of a case's pictures, with what is told above them.
 pub fn row(one: &Pictured, told: &str) -> String {
     let upright = Upright::of(one.case.image.geometry.as_ref());
-    let turned = upright.caption().map_or(String::new(), |caption| format!("<span>{}</span>", escaped(&caption)));
+    let turned =
+        upright.caption().map_or(String::new(), |caption| format!("<span>{}</span>", escaped(&caption)));
     format!(
         "<article class=\"case\" id=\"case-{0}\" data-case=\"{0}\" tabindex=\"-1\"><header><h3>{1}</h3><div class=\"told\">{told}{turned}</div></header>\
          <div class=\"views\"></div><div class=\"strip\"></div></article>\n",

@@ -1,40 +1,25 @@
 //! Text that goes into a page, made harmless, and the few pieces of HTML that recur.
 
 use multivalued_web::page::{HYPOTHESES_SCRIPT, HYPOTHESES_STYLE};
+use serde_json::Value;
 
-/// What runs on a page.
-#[derive(Debug, Clone, Copy)]
-pub enum Script<'a> {
-    /// Nothing.
-    None,
-    /// The viewer's component with `report.js`, which draws this.
-    Cases(&'a serde_json::Value),
-}
-
-/// A whole page around its content. A policy forbids it to ask the network for anything.
-pub fn document(title: &str, content: &str, script: Script) -> String {
-    let (style, script) = match script {
-        Script::None => ("", String::new()),
-        Script::Cases(data) => (
-            HYPOTHESES_STYLE,
-            format!(
-                "<script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{HYPOTHESES_SCRIPT}{}</script>\n",
-                // Nothing in it may end the element.
-                data.to_string().replace('<', "\\u003c"),
-                include_str!("report.js")
-            ),
-        ),
-    };
+/// A whole page around its content. The viewer's component and `report.js` draw what the data say; a policy forbids
+/// the page to ask the network for anything.
+pub fn document(title: &str, content: &str, data: &Value) -> String {
+    // Nothing in them may end the element that holds them.
+    let data = data.to_string().replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{} · multivalued</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}{style}</style>\n</head>\n\
+         <title>{} · multivalued</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}{HYPOTHESES_STYLE}</style>\n</head>\n\
          <body>\n<main>\n{content}\n<footer>multivalued {} · this page is complete in itself and asks nothing of the network.</footer>\n\
-         </main>\n{script}</body>\n</html>\n",
+         </main>\n<script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{HYPOTHESES_SCRIPT}{}</script>\n\
+         </body>\n</html>\n",
         escaped(title),
         include_str!("style.css"),
         env!("CARGO_PKG_VERSION"),
+        include_str!("report.js"),
     )
 }
 

@@ -30,7 +30,7 @@ pub use gallery::Pictured;
 
 use crate::log::Record;
 pub use html::number;
-use html::{Script, document, escaped, fact_table};
+use html::{document, escaped, fact_table};
 pub use study::{StudyPage, signed_percent};
 
 /// What a page shows.
@@ -71,7 +71,7 @@ impl Page<'_> {
         ];
         let mut data = gallery::data(self.pictured, self.groups, self.unit());
         data["table"] = cases::data(self.report, self.areas, self.unit());
-        document(self.title, &sections.join("\n"), Script::Cases(&data))
+        document(self.title, &sections.join("\n"), &data)
     }
 
     /// The unit of areas.

@@ -8,13 +8,13 @@ use super::html::{escaped, number};
 
 /// The square's edge, and what is left of it, above it, and between it and the counts.
 const EDGE: f64 = 250.0;
-const LEFT: f64 = 46.0;
+const LEFT: f64 = 58.0;
 const TOP: f64 = 8.0;
 const GAP: f64 = 20.0;
 /// The height of the counts, and the room below them.
 const COUNTS: f64 = 34.0;
 const BELOW: f64 = 36.0;
-const WIDTH: f64 = LEFT + EDGE + 14.0;
+const WIDTH: f64 = LEFT + EDGE + 20.0;
 const HEIGHT: f64 = TOP + EDGE + GAP + COUNTS + BELOW;
 /// A digit's width.
 const DIGIT: f64 = 5.6;
@@ -35,7 +35,8 @@ pub struct Reliability<'a> {
 impl Reliability<'_> {
     /// The diagram as a figure, with its bins as a table to unfold.
     pub fn render(&self) -> String {
-        let error = self.error.map_or(String::new(), |error| format!("calibration error <b>{}</b>", number(error)));
+        let error =
+            self.error.map_or(String::new(), |error| format!("calibration error <b>{}</b>", number(error)));
         let chance = match self.chance {
             "" => String::new(),
             chance => format!("<span class=\"unit\">{}</span>", escaped(chance)),
@@ -60,15 +61,22 @@ impl Reliability<'_> {
         )
     }
 
+    /// Where both axes end: what is always improbable would else lie in a corner.
+    fn limit(&self) -> f64 {
+        let largest = self.bins.iter().map(|bin| bin.probability.max(bin.frequency)).fold(0.0, f64::max);
+        [0.1, 0.2, 0.4].into_iter().find(|limit| largest <= *limit).unwrap_or(1.0)
+    }
+
     fn drawing(&self) -> String {
-        let x = |share: f64| LEFT + share.clamp(0.0, 1.0) * EDGE;
-        let y = |share: f64| TOP + EDGE - share.clamp(0.0, 1.0) * EDGE;
+        let limit = self.limit();
+        let x = |share: f64| LEFT + (share / limit).clamp(0.0, 1.0) * EDGE;
+        let y = |share: f64| TOP + EDGE - (share / limit).clamp(0.0, 1.0) * EDGE;
         let floor = TOP + EDGE + GAP + COUNTS;
         let mut svg = String::new();
         // Writing to a string cannot fail.
         for quarter in 0..=4 {
-            let share = f64::from(quarter) / 4.0;
-            let label = 25 * quarter;
+            let share = limit * f64::from(quarter) / 4.0;
+            let label = 100.0 * share;
             let (px, py) = (x(share), y(share));
             let _ = write!(
                 svg,
@@ -88,7 +96,7 @@ impl Reliability<'_> {
             "<line class=\"rule s2\" x1=\"{LEFT}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{TOP}\"/>\
              <line class=\"axis\" x1=\"{LEFT}\" x2=\"{1:.1}\" y1=\"{floor:.1}\" y2=\"{floor:.1}\"/>\
              <text class=\"title\" x=\"{1:.1}\" y=\"{2:.1}\" text-anchor=\"end\">said probability</text>\
-             <text class=\"title\" transform=\"translate(11 {3:.1}) rotate(-90)\" text-anchor=\"middle\">observed frequency</text>\
+             <text class=\"title\" transform=\"translate(10 {3:.1}) rotate(-90)\" text-anchor=\"middle\">observed frequency</text>\
              <text class=\"title\" x=\"{4:.1}\" y=\"{floor:.1}\" text-anchor=\"end\">count</text>",
             TOP + EDGE,
             LEFT + EDGE,
@@ -173,7 +181,9 @@ mod tests {
     #[test]
     fn bins_lie_on_a_square_and_tell_their_counts() {
         let bins = [bin(12_345.0, 0.0, 0.0), bin(40.0, 0.5, 0.75), bin(41.0, 0.51, 0.5), bin(1.0, 1.0, 1.0)];
-        let svg = Reliability { title: "t <1>", counted: "pixels", bins: &bins, error: Some(0.01), chance: "" }.render();
+        let svg =
+            Reliability { title: "t <1>", counted: "pixels", bins: &bins, error: Some(0.01), chance: "" }
+                .render();
         let place = format!("cx=\"{:.1}\" cy=\"{:.1}\"", LEFT + EDGE / 2.0, TOP + EDGE / 4.0);
         assert!(svg.contains(&place), "{svg}");
         assert!(svg.contains("t &lt;1&gt;") && svg.contains("50.0 % said, 75.0 % observed, 40 pixels"));
@@ -181,6 +191,11 @@ mod tests {
         assert!(!svg.contains(">41</text>"), "it would lie over the count before it, but the table has it");
         assert!(svg.contains("<td>41</td>") && svg.contains("<td>12,345</td>"));
         assert!(!svg.contains("NaN"));
+        let small = [bin(10.0, 0.05, 0.1), bin(10.0, 0.12, 0.2)];
+        let svg =
+            Reliability { title: "t", counted: "hypotheses", bins: &small, error: None, chance: "" }.render();
+        let place = format!("cx=\"{:.1}\" cy=\"{:.1}\"", LEFT + EDGE / 4.0, TOP + EDGE / 2.0);
+        assert!(svg.contains(&place) && svg.contains(">20 %</text>"), "{svg}");
     }
 
     #[test]

@@ -27,7 +27,7 @@
     if (!shown || article.dataset.filled) return;
     article.dataset.filled = "yes";
     const views = article.querySelector(".views");
-    const { readers, hypotheses } = shown;
+    const { readers, hypotheses, stands } = shown;
     const ofRaters = hypotheses.some((one) => one.name);
     view(views, shown, "Image", { shows: "image", whole: true, pixels: 220 });
     if (readers.length) {
@@ -36,25 +36,23 @@
       view(views, shown, drawn < readers.length ? `${count}, ${readers.length - drawn} marked nothing` : count, { shows: "readers", pixels: 220 });
     }
     if (!hypotheses.length) return;
-    view(views, shown, ofRaters ? `${hypotheses.length} raters` : "Model", { shows: "outline", pixels: 220, until: ofRaters ? 1 : 0.9 });
+    view(views, shown, ofRaters ? `${hypotheses.length} raters` : "Model", { shows: "outline", stands, pixels: 220, ...(ofRaters ? { until: 1 } : {}) });
     view(views, shown, ofRaters ? "Share of raters" : "Mean probability", { shows: "mean", pixels: 220 });
     view(views, shown, "Disagreement", { shows: "disagreement", pixels: 220 });
     const strip = article.querySelector(".strip");
-    hypotheses.slice(0, MOST_ALONE).forEach((one, rank) => {
-      const name = one.name || side.percent(one.probability);
-      const figure = view(strip, shown, name, { shows: rank, pixels: 96 });
-      if (!one.name) {
-        const bar = make("span.share", { "aria-hidden": "true" }, make("i"));
-        bar.firstChild.style.width = `${100 * one.probability}%`;
+    const listed = stands || hypotheses.slice(0, MOST_ALONE).map((one, rank) => ({ rank, probability: one.probability }));
+    for (const { rank, probability } of listed) {
+      const { name, mask } = hypotheses[rank];
+      const figure = view(strip, shown, name || side.percent(probability), { shows: rank, pixels: 96 });
+      if (!name) {
+        const bar = make("span.part", { "aria-hidden": "true" }, make("i"));
+        bar.firstChild.style.width = `${100 * probability}%`;
         figure.lastChild.before(bar);
       }
-      if (isEmpty(one.mask)) figure.append(make("span.empty", {}, "nothing there"));
-    });
-    const beyond = hypotheses.slice(MOST_ALONE);
-    if (beyond.length) {
-      const share = beyond.reduce((sum, one) => sum + one.probability, 0);
-      strip.append(make("p.more", {}, ofRaters ? `and ${beyond.length} more` : `and ${beyond.length} more with ${side.percent(share)}`));
+      if (isEmpty(mask)) figure.append(make("span.empty", {}, "nothing there"));
     }
+    const words = stands ? `${stands.length} that stand for all ${hypotheses.length}` : `and ${hypotheses.length - listed.length} more`;
+    if (hypotheses.length > listed.length) strip.append(make("p.more", {}, words));
   }
 
   const near = new IntersectionObserver((entries) => {
@@ -102,7 +100,7 @@
     score,
     count: (value) => String(value),
     share: (value) => (value === null ? "–" : side.percent(value)),
-    area: ([median, low, high]) => (median === null ? "–" : make("span", {}, size(median), make("small", {}, ` ${size(low)} to ${size(high)}`))),
+    area: ([median, low, high]) => (median === null ? "–" : make("span", {}, size(median), make("small", {}, ` (${size(low)} to ${size(high)})`))),
   };
   /** Writes the table anew, where there is one; sorted by the GED until told otherwise. */
   let find = () => {};

@@ -4,6 +4,7 @@
 use image::RgbImage;
 use image::imageops::{self, FilterType};
 use multivalued_data::evaluate::Unit;
+use multivalued_data::metric::summary::short_list;
 use multivalued_data::{Annotation, Case, Hypothesis, Mask, Prediction};
 use serde::Serialize;
 
@@ -17,6 +18,8 @@ const MOST_PICTURE: u32 = 512;
 /// Most hypotheses of an image; what is beyond the share is left out as well.
 const MOST_HYPOTHESES: usize = 48;
 const SHARE: f32 = 0.9995;
+/// Hypotheses that stand for all where there are more.
+const LISTED: usize = 7;
 
 /// An image with what readers drew and what a model says.
 #[derive(Debug, Serialize)]
@@ -29,6 +32,9 @@ pub struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     spacing: Option<Spacing>,
     hypotheses: Vec<Weighted>,
+    /// A short list that stands for all; none where it would be all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stands: Option<Vec<Standing>>,
     readers: Vec<Reader>,
     #[serde(skip_serializing_if = "Option::is_none")]
     draws: Option<usize>,
@@ -53,6 +59,13 @@ struct Weighted {
     name: Option<String>,
     probability: f32,
     mask: Packed,
+}
+
+/// A hypothesis by its place, with the probability of all that it stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Standing {
+    rank: usize,
+    probability: f32,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,9 +100,11 @@ impl Shown {
             weight: one.weight,
             mask: Packed::new(&look.mask(&one.mask)),
         };
+        let (kept, stands) = kept(prediction);
         Self {
             spacing: look.spacing(case, unit),
-            hypotheses: kept(prediction).iter().map(said).collect(),
+            hypotheses: kept.into_iter().map(said).collect(),
+            stands,
             readers: case.annotations.iter().map(reader).collect(),
             draws: prediction.draws,
             classes: prediction.hypotheses.first().map_or(1, |one| one.mask.classes()),
@@ -125,21 +140,37 @@ impl Shown {
             classes: case.annotations.first().map_or(1, |one| one.mask.classes()),
             spacing: None,
             hypotheses: Vec::new(),
+            stands: None,
             readers: Vec::new(),
             draws: None,
         }
     }
 }
 
-/// The most probable hypotheses that hold nearly all of the probability.
-fn kept(prediction: &Prediction) -> &[Hypothesis] {
+/// The most probable hypotheses that hold nearly all of the probability, and those that stand for all.
+fn kept(prediction: &Prediction) -> (Vec<&Hypothesis>, Option<Vec<Standing>>) {
+    let all = &prediction.hypotheses;
     let mut sum = 0.0;
-    let reached = prediction.hypotheses.iter().position(|one| {
+    let reached = all.iter().position(|one| {
         sum += one.probability;
         sum >= SHARE
     });
-    let count = reached.map_or(prediction.len(), |last| last + 1);
-    &prediction.hypotheses[..count.min(MOST_HYPOTHESES)]
+    let count = reached.map_or(all.len(), |last| last + 1).min(MOST_HYPOTHESES);
+    let mut kept: Vec<&Hypothesis> = all[..count].iter().collect();
+    if count <= LISTED {
+        return (kept, None);
+    }
+    let list = short_list(prediction, LISTED).expect("masks of one image have one size");
+    let standing = |one: &Hypothesis| {
+        let rank = kept.iter().position(|other| other.mask == one.mask).unwrap_or_else(|| {
+            // One of those that are left out: less probable than any that is kept, so it comes after them.
+            kept.extend(all.iter().find(|other| other.mask == one.mask));
+            kept.len() - 1
+        });
+        Standing { rank, probability: one.probability }
+    };
+    let stands = list.prediction.hypotheses.iter().map(standing).collect();
+    (kept, Some(stands))
 }
 
 /// How the pixels of a case become those that are shown.
@@ -184,10 +215,10 @@ impl Look {
         let mut reduced = Mask::empty(width, height, mask.classes());
         for class in 0..mask.classes() {
             for (x, y) in (0..height).flat_map(|y| (0..width).map(move |x| (x, y))) {
-                let block = (0..factor * factor).map(|at| (x * factor + at % factor, y * factor + at / factor));
-                let inside = block.filter(|&(x, y)| {
-                    x < turned.width() && y < turned.height() && turned.get(class, x, y)
-                });
+                let block =
+                    (0..factor * factor).map(|at| (x * factor + at % factor, y * factor + at / factor));
+                let inside = block
+                    .filter(|&(x, y)| x < turned.width() && y < turned.height() && turned.get(class, x, y));
                 if 2 * inside.count() >= factor * factor {
                     reduced.set(class, x, y, true);
                 }
@@ -311,17 +342,34 @@ mod tests {
         let shown = Shown::new(&turned, &Prediction::stated(Vec::new()), Unit::Millimetres);
         assert_eq!((shown.width, shown.height), (4, 6));
         assert_eq!(shown.spacing, Some(Spacing::Millimetres(2.0, 0.5)));
-        // The lower right quarter becomes the upper left one.
-        assert_eq!(shown.readers[0].mask, Packed::Runs(vec![0, 2, 2, 2, 2, 2]));
+        // The lower right quarter becomes the upper left one: two columns of three rows, 0x33 and 0x03.
+        assert_eq!(shown.readers[0].mask, Packed::Bits("MwMA".into()));
     }
 
     #[test]
-    fn hypotheses_that_hold_nearly_nothing_are_left_out() {
-        let one = |probability| Hypothesis { mask: Mask::empty(4, 4, 1), probability, code: 0 };
-        let few = Prediction::stated(vec![one(0.7), one(0.2998), one(0.0002)]);
-        assert_eq!(kept(&few).len(), 2);
-        let many = Prediction { hypotheses: vec![one(0.01); 100], draws: Some(100) };
-        assert_eq!(kept(&many).len(), MOST_HYPOTHESES);
-        assert!(kept(&Prediction::stated(Vec::new())).is_empty());
+    fn hypotheses_that_hold_nearly_nothing_are_left_out_and_few_stand_for_many() {
+        let one = |at: usize, probability| Hypothesis {
+            mask: Mask::from_fn(16, 16, |x, y| y * 16 + x < at),
+            probability,
+            code: at,
+        };
+        let few = Prediction::stated(vec![one(9, 0.7), one(5, 0.2998), one(2, 0.0002)]);
+        let (all, stands) = kept(&few);
+        assert_eq!((all.len(), stands), (2, None));
+        let many: Vec<_> = (0..100).map(|at| one(at, 0.01)).collect();
+        let many = Prediction { hypotheses: many, draws: Some(100) };
+        let (all, stands) = kept(&many);
+        let stands = stands.unwrap();
+        assert_eq!(stands.len(), LISTED);
+        assert!((MOST_HYPOTHESES..=MOST_HYPOTHESES + LISTED).contains(&all.len()));
+        let sum: f32 = stands.iter().map(|one| one.probability).sum();
+        assert!((sum - 1.0).abs() < 1e-4, "{sum}");
+        assert!(
+            stands.iter().any(|one| all[one.rank].code > 60),
+            "those beyond the first stand for others too"
+        );
+        let nothing = Prediction::stated(Vec::new());
+        let (none, stands) = kept(&nothing);
+        assert!(none.is_empty() && stands.is_none());
     }
 }

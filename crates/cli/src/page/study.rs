@@ -5,7 +5,7 @@ use multivalued_data::agreement::{Agreement, RaterAgreement};
 use multivalued_data::dataset::Inspection;
 use multivalued_data::{Case, Mask};
 
-use super::html::{Script, data_address, document, escaped, fact_table, number};
+use super::html::{data_address, document, escaped, fact_table, number};
 use super::shown::Shown;
 use crate::picture::{RATERS, Upright, around, input, outlines, png, reduced};
 
@@ -40,7 +40,7 @@ impl StudyPage<'_> {
         };
         let pictures: serde_json::Map<_, _> = self.disputed.iter().enumerate().map(picture).collect();
         let data = serde_json::json!({ "pictures": pictures });
-        document(self.title, &sections.join("\n"), Script::Cases(&data))
+        document(self.title, &sections.join("\n"), &data)
     }
 
     fn head(&self) -> String {
@@ -174,7 +174,9 @@ fn picture_row(number: usize, case: &Case, told: &str) -> String {
         let area = if area == 0 { "nothing".into() } else { format!("{area} pixels") };
         format!("<li><i style=\"background:rgb({red},{green},{blue})\"></i>{}: {area}</li>", escaped(&name))
     });
-    let image = |name: &str, bytes: &[u8]| format!("<img alt=\"{name}\" src=\"{}\">", data_address("image/png", bytes));
+    let image = |name: &str, bytes: &[u8]| {
+        format!("<img alt=\"{name}\" src=\"{}\">", data_address("image/png", bytes))
+    };
     format!(
         "<article class=\"case\" data-case=\"{number}\"><header><h3>{}</h3><div class=\"told\">{told}{turned}</div></header>\
          <div class=\"dispute\">{}{}<ul>{}</ul></div><div class=\"views\"></div><div class=\"strip\"></div></article>\n",

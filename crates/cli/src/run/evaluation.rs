@@ -90,7 +90,13 @@ impl Evaluation {
         let seen = |&at: &usize| {
             let scores = &self.report.images[at].scores;
             let (ged, spread) = (Some(scores.ged_limit), Some(scores.diversity_labels));
-            Ok(Seen { number: at, case: self.cases.get(at)?, prediction: self.predictions.get(at), ged, spread })
+            Ok(Seen {
+                number: at,
+                case: self.cases.get(at)?,
+                prediction: self.predictions.get(at),
+                ged,
+                spread,
+            })
         };
         numbers.iter().map(seen).collect()
     }
@@ -158,7 +164,10 @@ impl Evaluation {
     fn write_sheets(&self, run: &RunFolder) -> Outcome {
         files::make_folder(&run.sheets())?;
         for (name, seen) in ["examples", "best", "worst"].into_iter().zip(&self.shown()?) {
-            folder::write(&run.sheet(name), &png(&sheet(&seen.iter().map(Seen::exhibit).collect::<Vec<_>>())))?;
+            folder::write(
+                &run.sheet(name),
+                &png(&sheet(&seen.iter().map(Seen::exhibit).collect::<Vec<_>>())),
+            )?;
         }
         Ok(())
     }
