@@ -15,7 +15,8 @@
  *   classes: 1,                            planes of each mask
  *   names: ["lesion"],                     of the classes, where they have any
  *   spacing: [0.7, 0.7] or null,           millimetres of a pixel, columns first; [2, 2, "px"]: in another unit of areas
- *   hypotheses: [{ probability, mask }],   in any order; masks.js says what a mask may be; null while unknown
+ *   hypotheses: [{ probability, mask }],   in any order; masks.js says what a mask may be; null while unknown. With a
+ *                                          name and a colour they are told apart in tiles
  *   readers: [{ mask, name, weight }],     may be missing
  *   draws: 16 or null,                     how many draws the probabilities were counted from
  *   note: "…"                              a sentence instead of the strip, where there are no hypotheses
@@ -57,7 +58,7 @@
     const classes = data.classes || 1;
     const entry = (one, index) => {
       const planes = masks.planesOf(one.mask, pixels, classes);
-      return { index, probability: one.probability, name: one.name, planes };
+      return { index, probability: one.probability, name: one.name, colour: one.colour, planes };
     };
     const hypotheses = (data.hypotheses || []).map(entry).sort((a, b) => b.probability - a.probability || a.index - b.index);
     const readers = (data.readers || []).map((one, index) => entry(one.mask === undefined ? { mask: one } : one, index));
@@ -409,15 +410,19 @@
       context.drawImage(paint.mapOf(values, data.width, data.height), 0, 0);
     }
     const one = hypotheses[shows];
-    if (one) paint.outline(context, one.path, paint.colour(Math.max(0.3, one.probability)), 4, scale);
+    if (one) paint.outline(context, one.path, one.colour || paint.colour(Math.max(0.3, one.probability)), 4, scale);
     if (shows === "all" || shows === "outline") {
       const all = hypotheses.slice(0, masks.countUntil(shares, until));
       const listed = stands ? stands.map(({ rank, probability }) => ({ ...hypotheses[rank], probability })) : all;
-      for (const one of listed.sort((a, b) => a.probability - b.probability)) paint.outline(context, one.path, paint.colour(one.probability), 2 * paint.width(one.probability), scale);
+      listed.sort((a, b) => a.probability - b.probability).forEach((one, at) => {
+        // Coloured lines that share their way lie inside of each other.
+        const wide = one.colour ? Math.min(10, 3 + 2 * (listed.length - 1 - at)) : 2 * paint.width(one.probability);
+        paint.outline(context, one.path, one.colour || paint.colour(one.probability), wide, scale);
+      });
     }
     if (shows === "all") for (const one of readers) paint.outline(context, one.path, paint.READER, 3, scale, [10, 6]);
     if (shows === "readers") for (const one of readers) paint.outline(context, one.path, paint.READER, 4, scale);
-    if (whole && box[2] < 0.8 * data.width) {
+    if (whole && box[2] < 0.6 * data.width) {
       context.strokeStyle = "rgba(255,255,255,.75)";
       context.lineWidth = 2 / scale;
       context.strokeRect(...box);

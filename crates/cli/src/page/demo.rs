@@ -47,7 +47,7 @@ pub struct DemoPage<'a> {
 impl DemoPage<'_> {
     /// The whole file.
     pub fn render(&self) -> String {
-        let row = |one: &Pictured| gallery::row(one, "");
+        let row = |one: &Pictured| gallery::row(one.number, one.case, "");
         let shipped: String = self.shipped.iter().map(row).collect();
         let own: String = self.own.iter().map(row).collect();
         let content = format!(

@@ -51,14 +51,14 @@ pub fn chooser(groups: &[Group]) -> String {
 }
 
 /// The place of a case's pictures, with what is told above them.
-pub fn row(one: &Pictured, told: &str) -> String {
-    let upright = Upright::of(one.case.image.geometry.as_ref());
+pub fn row(number: usize, case: &Case, told: &str) -> String {
+    let upright = Upright::of(case.image.geometry.as_ref());
     let turned =
         upright.caption().map_or(String::new(), |caption| format!("<span>{}</span>", escaped(&caption)));
     format!(
         "<article class=\"case\" id=\"case-{0}\" data-case=\"{0}\" tabindex=\"-1\"><header><h3>{1}</h3><div class=\"told\">{told}{turned}</div></header>\
          <div class=\"views\"></div><div class=\"strip\"></div></article>\n",
-        one.number,
-        escaped(&one.case.id),
+        number,
+        escaped(&case.id),
     )
 }

@@ -145,7 +145,7 @@ impl Page<'_> {
         }
         let row = |one: &Pictured| {
             let told = cases::told(&self.report.images[one.number], self.areas.get(one.number), self.unit());
-            gallery::row(one, &told)
+            gallery::row(one.number, one.case, &told)
         };
         format!(
             "<h2 id=\"pictures\">What it says</h2>\n<p>Blue is what readers drew, orange what the model says: the more \

@@ -28,6 +28,7 @@
     article.dataset.filled = "yes";
     const views = article.querySelector(".views");
     const { readers, hypotheses, stands } = shown;
+    // Raters' masks may stand in the place of hypotheses.
     const ofRaters = hypotheses.some((one) => one.name);
     view(views, shown, "Image", { shows: "image", whole: true, pixels: 220 });
     if (readers.length) {
@@ -36,19 +37,19 @@
       view(views, shown, drawn < readers.length ? `${count}, ${readers.length - drawn} marked nothing` : count, { shows: "readers", pixels: 220 });
     }
     if (!hypotheses.length) return;
-    view(views, shown, ofRaters ? `${hypotheses.length} raters` : "Model", { shows: "outline", stands, pixels: 220, ...(ofRaters ? { until: 1 } : {}) });
-    view(views, shown, ofRaters ? "Share of raters" : "Mean probability", { shows: "mean", pixels: 220 });
-    view(views, shown, "Disagreement", { shows: "disagreement", pixels: 220 });
+    const until = ofRaters ? { until: 1 } : {};
+    view(views, shown, ofRaters ? `${hypotheses.length} raters` : "Model", { shows: "outline", stands, pixels: 220, ...until });
+    view(views, shown, ofRaters ? "Share of raters" : "Mean probability", { shows: "mean", pixels: 220, ...until });
+    view(views, shown, "Disagreement", { shows: "disagreement", pixels: 220, ...until });
     const strip = article.querySelector(".strip");
     const listed = stands || hypotheses.slice(0, MOST_ALONE).map((one, rank) => ({ rank, probability: one.probability }));
     for (const { rank, probability } of listed) {
-      const { name, mask } = hypotheses[rank];
-      const figure = view(strip, shown, name || side.percent(probability), { shows: rank, pixels: 96 });
-      if (!name) {
-        const bar = make("span.part", { "aria-hidden": "true" }, make("i"));
-        bar.firstChild.style.width = `${100 * probability}%`;
-        figure.lastChild.before(bar);
-      }
+      const { told, colour, mask } = hypotheses[rank];
+      const figure = view(strip, shown, told || side.percent(probability), { shows: rank, pixels: 96, ...until });
+      const bar = make("span.part", { "aria-hidden": "true" }, make("i"));
+      bar.firstChild.style.width = `${ofRaters ? 100 : 100 * probability}%`;
+      if (ofRaters) bar.firstChild.style.background = colour;
+      figure.lastChild.before(bar);
       if (isEmpty(mask)) figure.append(make("span.empty", {}, "nothing there"));
     }
     const words = stands ? `${stands.length} that stand for all ${hypotheses.length}` : `and ${hypotheses.length - listed.length} more`;

@@ -4,12 +4,13 @@
 use image::RgbImage;
 use image::imageops::{self, FilterType};
 use multivalued_data::evaluate::Unit;
+use multivalued_data::metric::area;
 use multivalued_data::metric::summary::short_list;
 use multivalued_data::{Annotation, Case, Hypothesis, Mask, Prediction};
 use serde::Serialize;
 
 use super::html::{base64, data_address};
-use crate::picture::{Upright, compact, input};
+use crate::picture::{RATERS, Upright, compact, input};
 
 /// Longest edge of a mask; larger ones are reduced by a whole factor.
 const MOST_EDGE: usize = 1024;
@@ -55,10 +56,18 @@ enum Spacing {
 
 #[derive(Debug, Serialize)]
 struct Weighted {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    rater: Option<Rater>,
     probability: f32,
     mask: Packed,
+}
+
+/// Who drew a mask, how much of it, and the colour of the outline among those of all raters.
+#[derive(Debug, Serialize)]
+struct Rater {
+    name: String,
+    told: String,
+    colour: String,
 }
 
 /// A hypothesis by its place, with the probability of all that it stands for.
@@ -91,7 +100,7 @@ impl Shown {
     pub fn new(case: &Case, prediction: &Prediction, unit: Unit) -> Self {
         let look = Look::of(case);
         let said = |one: &Hypothesis| Weighted {
-            name: None,
+            rater: None,
             probability: one.probability,
             mask: Packed::new(&look.mask(&one.mask)),
         };
@@ -116,8 +125,17 @@ impl Shown {
     pub fn of_raters(case: &Case) -> Self {
         let look = Look::of(case);
         let total: f32 = case.annotations.iter().map(|one| one.weight).sum();
+        let rater = |at: usize, one: &Annotation| {
+            let [red, green, blue] = RATERS[at % RATERS.len()];
+            let name = one.rater.clone().unwrap_or_else(|| format!("annotation {}", at + 1));
+            let told = match area::of(&one.mask) {
+                0 => format!("{name}: nothing"),
+                area => format!("{name}: {area} px"),
+            };
+            Rater { name, told, colour: format!("rgb({red},{green},{blue})") }
+        };
         let drawn = |(at, one): (usize, &Annotation)| Weighted {
-            name: Some(one.rater.clone().unwrap_or_else(|| format!("annotation {}", at + 1))),
+            rater: Some(rater(at, one)),
             probability: one.weight / total,
             mask: Packed::new(&look.mask(&one.mask)),
         };

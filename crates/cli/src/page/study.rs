@@ -1,16 +1,13 @@
 //! The page of a study: what a data set of several raters holds, how far they agree, and the cases on which they
 //! do least.
 
+use multivalued_data::Case;
 use multivalued_data::agreement::{Agreement, RaterAgreement};
 use multivalued_data::dataset::Inspection;
-use multivalued_data::{Case, Mask};
 
-use super::html::{data_address, document, escaped, fact_table, number};
+use super::gallery;
+use super::html::{document, escaped, fact_table, number};
 use super::shown::Shown;
-use crate::picture::{RATERS, Upright, around, input, outlines, png, reduced};
-
-/// Largest edge of the picture of a whole image.
-const WHOLE: u32 = 320;
 
 /// What the page shows.
 #[derive(Debug)]
@@ -116,16 +113,16 @@ impl StudyPage<'_> {
         }
         let rows = self.disputed.iter().zip(&agreement.disputed).enumerate().map(|(at, (case, disputed))| {
             let told = format!(
-                "mean IoU {} · two annotations differ in {} pixels on average",
+                "<span>mean IoU <b>{}</b></span><span>two annotations differ in <b>{}</b> pixels on average</span>",
                 number(disputed.mean_iou),
                 number(disputed.disputed_pixels.round())
             );
-            picture_row(at, case, &told)
+            gallery::row(at, case, &told)
         });
         format!(
             "<h2>Most disputed cases</h2>\n<p>The lowest mean IoU of all pairs first; of each group its most disputed case, as \
-             far as groups suffice. The large picture has the outline of each rater; where outlines share their way, their \
-             colours alternate. Every small picture opens with all masks, zoom and further views.</p>\n{}",
+             far as groups suffice. Each rater has a colour; outlines that share their way lie inside of each other. Every \
+             picture opens with all masks, zoom and further views.</p>\n{}",
             rows.collect::<String>()
         )
     }
@@ -158,33 +155,6 @@ impl StudyPage<'_> {
         rows.extend(found.duplicates.iter().map(|ids| ("the same image".into(), ids.join(", "))));
         format!("<h2>All counts</h2>\n<div class=\"wide\">{}</div>", fact_table(&rows))
     }
-}
-
-/// A case: the image, the outlines of all raters, and whose is which; below it the component's pictures.
-fn picture_row(number: usize, case: &Case, told: &str) -> String {
-    let picture = input(&case.image);
-    let masks: Vec<&Mask> = case.annotations.iter().map(|annotation| &annotation.mask).collect();
-    let upright = Upright::of(case.image.geometry.as_ref());
-    let tile = upright.turned(outlines(&picture, &masks, around(&masks)));
-    let turned = upright.caption().map_or(String::new(), |caption| format!(" · {caption}"));
-    let key = case.annotations.iter().enumerate().map(|(at, annotation)| {
-        let [red, green, blue] = RATERS[at % RATERS.len()];
-        let name = annotation.rater.clone().unwrap_or_else(|| format!("annotation {}", at + 1));
-        let area: usize = (0..annotation.mask.classes()).map(|class| annotation.mask.area(class)).sum();
-        let area = if area == 0 { "nothing".into() } else { format!("{area} pixels") };
-        format!("<li><i style=\"background:rgb({red},{green},{blue})\"></i>{}: {area}</li>", escaped(&name))
-    });
-    let image = |name: &str, bytes: &[u8]| {
-        format!("<img alt=\"{name}\" src=\"{}\">", data_address("image/png", bytes))
-    };
-    format!(
-        "<article class=\"case\" data-case=\"{number}\"><header><h3>{}</h3><div class=\"told\">{told}{turned}</div></header>\
-         <div class=\"dispute\">{}{}<ul>{}</ul></div><div class=\"views\"></div><div class=\"strip\"></div></article>\n",
-        escaped(&case.id),
-        image("the image", &png(&reduced(&upright.turned(picture), WHOLE))),
-        image("the outlines of all raters", &png(&tile)),
-        key.collect::<String>()
-    )
 }
 
 fn percent(share: f64) -> String {

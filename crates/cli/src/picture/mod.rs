@@ -1,6 +1,5 @@
 //! Images and masks as coloured tiles: the picture, what was drawn over it, and sheets of both.
 
-mod outlines;
 mod sheet;
 mod text;
 mod upright;
@@ -10,7 +9,6 @@ use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};
 use multivalued_data::{Image, Mask};
 
-pub use outlines::{RATERS, around, outlines};
 pub use sheet::{Exhibit, sheet, spread};
 pub use upright::Upright;
 
@@ -18,6 +16,18 @@ pub use upright::Upright;
 pub const ANNOTATION: [[u8; 3]; 4] = [[64, 156, 255], [32, 190, 160], [150, 130, 255], [90, 200, 90]];
 /// Colours of what the model says, one per class.
 pub const HYPOTHESIS: [[u8; 3]; 4] = [[255, 150, 40], [255, 90, 110], [240, 200, 40], [230, 120, 220]];
+
+/// Colours of raters, told apart on grey pictures and by most colour-blind eyes.
+pub const RATERS: [[u8; 3]; 8] = [
+    [86, 180, 233],
+    [230, 159, 0],
+    [0, 200, 140],
+    [240, 228, 66],
+    [213, 94, 0],
+    [204, 121, 167],
+    [120, 120, 255],
+    [255, 255, 255],
+];
 
 /// The picture as the eye expects it: its own darkest value black, its brightest white; three or four
 /// planes as colours, otherwise the first plane as grey.
