@@ -107,3 +107,26 @@ impl DemoPage<'_> {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_loads_itself_anew_until_the_training_is_over() {
+        let render =
+            |stage: &Stage, curve: &[(f64, f64)]| DemoPage { stage, shipped: &[], own: &[], curve }.render();
+        let learns = render(&Stage::Learns { progress: 0.25, step: 1200 }, &[(600.0, 0.5), (1200.0, 0.25)]);
+        assert!(learns.contains("25 % of the training is over, 1200 steps") && learns.contains("now 0.2500"));
+        assert!(learns.contains("aria-valuenow=\"25\"") && learns.contains("\"reload\":{\"every\":"));
+        assert!(render(&Stage::Begins, &[]).contains("\"reload\":{"));
+        let done = render(&Stage::Done("All <found>.".into()), &[(600.0, 0.5)]);
+        assert!(done.contains("All &lt;found&gt;.") && done.contains("href=\"report.html\""));
+        assert!(
+            !done.contains("\"reload\":{") && !done.contains("progressbar") && !done.contains("<polyline")
+        );
+        let stopped = render(&Stage::Stopped("no more <disk>".into()), &[]);
+        assert!(stopped.contains("ended early: no more &lt;disk&gt;.") && !stopped.contains("\"reload\":{"));
+        assert!(!stopped.contains("report.html"));
+    }
+}

@@ -76,7 +76,7 @@ impl Reliability<'_> {
         // Writing to a string cannot fail.
         for quarter in 0..=4 {
             let share = limit * f64::from(quarter) / 4.0;
-            let label = 100.0 * share;
+            let label = (1000.0 * share).round() / 10.0;
             let (px, py) = (x(share), y(share));
             let _ = write!(
                 svg,
@@ -196,6 +196,7 @@ mod tests {
             Reliability { title: "t", counted: "hypotheses", bins: &small, error: None, chance: "" }.render();
         let place = format!("cx=\"{:.1}\" cy=\"{:.1}\"", LEFT + EDGE / 4.0, TOP + EDGE / 2.0);
         assert!(svg.contains(&place) && svg.contains(">20 %</text>"), "{svg}");
+        assert!(svg.contains(">15 %</text>"), "{svg}");
     }
 
     #[test]

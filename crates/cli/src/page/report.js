@@ -120,12 +120,18 @@
     const search = make("input", { type: "search", placeholder: "Find a case", "aria-label": "Find a case by its name",
       input: () => { state.found = search.value; state.count = STEP; write(); } });
     const said = make("output");
+    // The arrow stays with the last word.
+    const headed = (title) => {
+      const words = title.split(" ");
+      const last = words.pop();
+      return [words.map((word) => `${word} `).join(""), make("span", {}, last, make("i", { "aria-hidden": "true" }))];
+    };
     const heads = columns.map((one, by) => make("th", { scope: "col", title: one.about, class: one.kind },
       make("button", { type: "button", click: () => {
         state.falling = state.by === by ? !state.falling : one.kind !== "name" && one.kind !== "text";
         state.by = by;
         write();
-      } }, one.title, make("i", { "aria-hidden": "true" }))));
+      } }, ...headed(one.title))));
     const body = make("tbody");
     const more = make("button", { type: "button", click: () => { state.count += 4 * STEP; write(); } }, `${4 * STEP} more`);
     const everything = make("button", { type: "button", click: () => { state.count = rows.length; write(); } }, "All");
