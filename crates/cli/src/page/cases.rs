@@ -55,13 +55,16 @@ pub fn sign(unit: Unit) -> &'static str {
     }
 }
 
+/// What a cell holds, by the case's place in the report and its scores.
+type Cell = Box<dyn Fn(usize, &ImageRow) -> Value>;
+
 /// A column of the table.
 struct Column {
     title: String,
     about: &'static str,
     /// How the script writes and sorts its cells: name, text, score, count, share or area.
     kind: &'static str,
-    cell: Box<dyn Fn(usize, &ImageRow) -> Value>,
+    cell: Cell,
 }
 
 fn column(
