@@ -7,7 +7,8 @@
 //! | `exit`, `terminal`, `columns` | exit codes and failures; printing that never panics; tables |
 //! | `folder` | writing files so that nobody meets half of one |
 //! | `picture` | images and masks as coloured tiles and contact sheets |
-//! | `page` | the report page: one self-contained HTML file |
+//! | `page` | pages of reports, studies and the demo: one self-contained HTML file each |
+//! | `shipped` | the models that the program holds itself |
 //! | `tensorboard` | event files that TensorBoard reads |
 //! | `run`, `log` | a run's folder, its lock, progress and signals; the lines of `log.jsonl` |
 //! | `device` | which device computes |
@@ -25,6 +26,7 @@ mod log;
 mod page;
 mod picture;
 mod run;
+mod shipped;
 mod tensorboard;
 mod terminal;
 

@@ -99,23 +99,38 @@ impl Predictor {
         verify(folder, RECIPE, &files::read(&path, MOST_RECIPE)?)?;
         let recipe = Recipe::read(&path)?;
         recipe.validate()?;
-        let mut network = Network::new(&recipe, device)?;
+        let network = Network::new(&recipe, device)?;
         let path = folder.join(WEIGHTS);
         let bytes = files::read(&path, network.parameters().most_file_bytes())?;
         verify(folder, WEIGHTS, &bytes)?;
-        let refused = |reason: String| Error::checkpoint(&path, reason);
-        let metadata = read_metadata(&bytes).map_err(|error| refused(error.to_string()))?;
+        Self::of_weights(network, &recipe, &bytes).map_err(|reason| Error::checkpoint(&path, reason))
+    }
+
+    /// A predictor from the content of a model's folder; `name` is what errors call it.
+    pub fn from_shipped(name: &str, weights: &[u8], recipe: &str, device: &Device) -> Result<Self> {
+        caught(|| {
+            let recipe = Recipe::parse(recipe, &format!("{name}/{RECIPE}"))?;
+            recipe.validate()?;
+            let network = Network::new(&recipe, device)?;
+            let refused = |reason| Error::checkpoint(format!("{name}/{WEIGHTS}"), reason);
+            Self::of_weights(network, &recipe, weights).map_err(refused)
+        })
+    }
+
+    /// The networks with these weights, or why they are refused.
+    fn of_weights(mut network: Network, recipe: &Recipe, bytes: &[u8]) -> std::result::Result<Self, String> {
+        let metadata = read_metadata(bytes).map_err(|error| error.to_string())?;
         match metadata.get("format").map(String::as_str) {
             Some(FORMAT) => {}
             Some(other) if other.starts_with("multivalued-model/") => {
-                return Err(refused(format!(
+                return Err(format!(
                     "format {other}; this program reads {FORMAT}. Use the program that wrote it"
-                )));
+                ));
             }
-            _ => return Err(refused("not a model of this program".into())),
+            _ => return Err("not a model of this program".into()),
         }
-        network.load(&bytes).map_err(refused)?;
-        Ok(Self::new(network, &recipe))
+        network.load(bytes)?;
+        Ok(Self::new(network, recipe))
     }
 }
 
@@ -146,6 +161,14 @@ mod tests {
         fs::write(folder.join(RECIPE), recipe).unwrap();
     }
 
+    fn weights_of(folder: &Path) -> Vec<u8> {
+        fs::read(folder.join(WEIGHTS)).unwrap()
+    }
+
+    fn recipe_of(folder: &Path) -> String {
+        fs::read_to_string(folder.join(RECIPE)).unwrap()
+    }
+
     #[test]
     fn a_shipped_model_says_nearly_the_same_and_nothing_of_its_machine() {
         for kind in ["method.kind=multivalued", "method.kind=probabilistic-unet", "method.kind=unet"] {
@@ -170,6 +193,15 @@ mod tests {
             // What was rounded once is not rounded again: a copy of a copy is the copy.
             assert_eq!(read.shipped().unwrap(), (weights, recipe), "{kind}");
             assert_eq!(read.predict(&images).unwrap().len(), 3);
+            let held = Predictor::from_shipped(
+                "held",
+                &weights_of(place.path()),
+                &recipe_of(place.path()),
+                &Device::cpu(),
+            );
+            assert_eq!(held.unwrap().predict(&images).unwrap(), read.predict(&images).unwrap(), "{kind}");
+            let torn = Predictor::from_shipped("held", &[0; 9], &recipe_of(place.path()), &Device::cpu());
+            assert!(torn.err().unwrap().to_string().contains("held/model.safetensors"));
         }
     }
 

@@ -14,8 +14,9 @@
  *                                                                      with window and level
  *   classes: 1,                            planes of each mask
  *   names: ["lesion"],                     of the classes, where they have any
- *   spacing: [0.7, 0.7] or null,           millimetres of a pixel, columns first
- *   hypotheses: [{ probability, mask }],   in any order; masks.js says what a mask may be; null while unknown
+ *   spacing: [0.7, 0.7] or null,           millimetres of a pixel, columns first; [2, 2, "px"]: in another unit of areas
+ *   hypotheses: [{ probability, mask }],   in any order; masks.js says what a mask may be; null while unknown. With a
+ *                                          name and a colour they are told apart in tiles
  *   readers: [{ mask, name, weight }],     may be missing
  *   draws: 16 or null,                     how many draws the probabilities were counted from
  *   note: "…"                              a sentence instead of the strip, where there are no hypotheses
@@ -36,7 +37,13 @@
  * shown.destroy()
  *
  *   Multivalued.dialog(data, options)      the same over the page, until Escape
- *   Multivalued.tile(element, data)        one small picture with all outlines, which opens the dialog
+ *   Multivalued.tile(element, data, options)   one small picture, which opens the dialog; options besides those above:
+ *     shows: "all" (the outlines of hypotheses and readers), "image", "readers", "outline", "mean", "disagreement", or the
+ *            rank of a hypothesis
+ *     stands: [{ rank, probability }]      hypotheses that stand for all, with the probability that each stands for
+ *     whole: true                          all of the image, not the part around the outlines, which is framed
+ *     pixels: 160                          the edge it is drawn for
+ *     label: "…"                           said to screen readers
  */
 (function (global) {
   "use strict";
@@ -51,7 +58,7 @@
     const classes = data.classes || 1;
     const entry = (one, index) => {
       const planes = masks.planesOf(one.mask, pixels, classes);
-      return { index, probability: one.probability, name: one.name, planes };
+      return { index, probability: one.probability, name: one.name, colour: one.colour, planes };
     };
     const hypotheses = (data.hypotheses || []).map(entry).sort((a, b) => b.probability - a.probability || a.index - b.index);
     const readers = (data.readers || []).map((one, index) => entry(one.mask === undefined ? { mask: one } : one, index));
@@ -376,33 +383,74 @@
     return view;
   }
 
-  /** A small picture of a part of the image with all outlines, which opens the dialog. */
-  function tile(element, data, options = {}) {
-    const pixels = options.pixels || 160;
-    const canvas = make("canvas", { width: 2 * pixels, height: 2 * pixels, "aria-hidden": "true" });
-    const button = make("button.hypotheses-tile", { type: "button", "aria-label": `Enlarge ${data.title || "the image"}`, click: () => dialog(data, options) }, canvas);
-    element.append(button);
-    const draw = () => {
+  /** What all tiles of an image share: found once. */
+  const known = new WeakMap();
+  function partsOf(data) {
+    if (!known.has(data)) {
       const { hypotheses, readers } = prepared(data);
       const all = [...hypotheses, ...readers];
       chooseClass(all, -1, data);
-      const box = options.whole ? [0, 0, data.width, data.height] : paint.boxAround(all.map((one) => one.plane), data.width, data.height);
-      const base = paint.baseOf(data.image, data.width, data.height);
-      paint.thumbnail(canvas, base, box, null);
-      const visible = masks.countUntil(hypotheses.map((one) => one.probability), options.until || 0.9);
-      const context = canvas.getContext("2d");
-      const scale = Math.min(canvas.width / box[2], canvas.height / box[3]);
-      for (const one of hypotheses.slice(0, visible).reverse()) paint.outline(context, one.path, paint.colour(one.probability), 2 * paint.width(one.probability), scale);
-      for (const one of readers) paint.outline(context, one.path, paint.READER, 3, scale, [10, 6]);
+      const box = paint.boxAround(all.map((one) => one.plane), data.width, data.height);
+      known.set(data, { hypotheses, readers, box, base: paint.baseOf(data.image, data.width, data.height) });
+    }
+    return known.get(data);
+  }
+
+  /** Draws what a tile shows. */
+  function paintTile(canvas, data, { shows = "all", stands = null, whole = false, until = 0.9 }) {
+    const { hypotheses, readers, box, base } = partsOf(data);
+    const part = whole ? [0, 0, data.width, data.height] : box;
+    paint.thumbnail(canvas, base, part, null);
+    const context = canvas.getContext("2d");
+    const scale = Math.min(canvas.width / part[2], canvas.height / part[3]);
+    const shares = hypotheses.map((one) => one.probability);
+    const isMap = shows === "mean" || shows === "disagreement";
+    if (isMap && hypotheses.length) {
+      const values = shows === "mean" ? masks.meanOf(hypotheses.map((one) => one.plane), shares) : masks.entropyOf(hypotheses.map((one) => one.planes), shares);
+      context.drawImage(paint.mapOf(values, data.width, data.height), 0, 0);
+    }
+    const one = hypotheses[shows];
+    if (one) paint.outline(context, one.path, one.colour || paint.colour(Math.max(0.3, one.probability)), 4, scale);
+    if (shows === "all" || shows === "outline") {
+      const all = hypotheses.slice(0, masks.countUntil(shares, until));
+      const listed = stands ? stands.map(({ rank, probability }) => ({ ...hypotheses[rank], probability })) : all;
+      listed.sort((a, b) => a.probability - b.probability).forEach((one, at) => {
+        // Coloured lines that share their way lie inside of each other.
+        const wide = one.colour ? Math.min(10, 3 + 2 * (listed.length - 1 - at)) : 2 * paint.width(one.probability);
+        paint.outline(context, one.path, one.colour || paint.colour(one.probability), wide, scale);
+      });
+    }
+    if (shows === "all") for (const one of readers) paint.outline(context, one.path, paint.READER, 3, scale, [10, 6]);
+    if (shows === "readers") for (const one of readers) paint.outline(context, one.path, paint.READER, 4, scale);
+    if (whole && box[2] < 0.6 * data.width) {
+      context.strokeStyle = "rgba(255,255,255,.75)";
+      context.lineWidth = 2 / scale;
+      context.strokeRect(...box);
+    }
+  }
+
+  /** A small picture of a part of the image, which opens the dialog. */
+  function tile(element, data, options = {}) {
+    const pixels = options.pixels || 160;
+    const canvas = make("canvas", { width: 2 * pixels, height: 2 * pixels, "aria-hidden": "true" });
+    const { shows = "all", ...others } = options;
+    const open = () => {
+      const view = dialog(data, MODES[shows] ? { ...others, mode: shows } : others);
+      // What the tile shows, larger.
+      if (!options.whole) view.stage.look(view.box);
+      if (Number.isInteger(shows)) view.select(shows);
     };
-    if (data.image.url && !data.image.loaded) {
+    const button = make("button.hypotheses-tile", { type: "button", "aria-label": options.label || `Enlarge ${data.title || "the image"}`, click: open }, canvas);
+    element.append(button);
+    const { image } = data;
+    if (image.url && !image.loaded) {
       const loaded = new Image();
       loaded.onload = () => {
-        data.image.loaded = loaded;
-        draw();
+        image.loaded = loaded;
+        paintTile(canvas, data, options);
       };
-      loaded.src = data.image.url;
-    } else draw();
+      loaded.src = image.url;
+    } else paintTile(canvas, data, options);
     return button;
   }
 

@@ -26,9 +26,9 @@
     return `${value < 9.95 && value > 0 ? value.toFixed(1) : Math.round(value)} %`;
   }
 
-  /** How an area is counted: in mm² where a pixel's size is known. */
+  /** How an area is counted: in mm² where a pixel's size is known, or in the unit that the spacing names. */
   function areaUnit(spacing) {
-    return spacing ? { name: "mm²", scale: spacing[0] * spacing[1] } : { name: "px", scale: 1 };
+    return spacing ? { name: spacing[2] || "mm²", scale: spacing[0] * spacing[1] } : { name: "px", scale: 1 };
   }
 
   function areaText(pixels, spacing) {
@@ -126,7 +126,7 @@
     label("0", 4, "start");
     label(areaText(largest / 1.04, data.spacing), width - 2, "end");
     const counted = data.draws ? ` · counted from ${data.draws} draws` : "";
-    const inPixels = data.spacing ? `, a pixel is ${Number(scale.toPrecision(2))} ${name}` : "";
+    const inPixels = data.spacing ? `, a pixel here is ${Number(scale.toPrecision(2))} ${name}` : "";
     facts.append(make("p", {}, make("b", {}, areaSentence(hypotheses, data.spacing)),
       make("small", {}, `${hypotheses.length} hypothes${hypotheses.length === 1 ? "is" : "es"}${counted}${inPixels}`)), plot);
   }

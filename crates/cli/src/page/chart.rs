@@ -83,11 +83,20 @@ impl Axis {
 #[derive(Debug, Clone)]
 enum Mark {
     Line(Vec<(f64, f64)>),
-    Dots(Vec<(f64, f64)>),
+    Dots(Vec<Dot>),
     /// A level, straight across.
     Rule(f64),
-    /// From corner to corner: where both axes are equal.
-    Diagonal,
+}
+
+/// A dot of a case.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dot {
+    pub x: f64,
+    pub y: f64,
+    /// The case's place in the report; the page's script tells its name.
+    pub case: usize,
+    /// What is written beside it.
+    pub label: Option<String>,
 }
 
 /// A chart in the making.
@@ -97,7 +106,6 @@ pub struct Chart {
     x_title: String,
     pub(super) y_title: String,
     logarithmic: bool,
-    unit_square: bool,
     marks: Vec<(String, Mark)>,
 }
 
@@ -109,7 +117,6 @@ impl Chart {
             x_title: x_title.into(),
             y_title: y_title.into(),
             logarithmic: false,
-            unit_square: false,
             marks: Vec::new(),
         }
     }
@@ -120,33 +127,22 @@ impl Chart {
         self
     }
 
-    /// With both axes from 0 to 1.
-    pub fn unit_square(mut self) -> Self {
-        self.unit_square = true;
-        self
-    }
-
     /// Adds a line.
     pub fn line(mut self, name: &str, points: Vec<(f64, f64)>) -> Self {
         self.marks.push((name.into(), Mark::Line(finite(points))));
         self
     }
 
-    /// Adds dots.
-    pub fn dots(mut self, name: &str, points: Vec<(f64, f64)>) -> Self {
-        self.marks.push((name.into(), Mark::Dots(finite(points))));
+    /// Adds dots of cases.
+    pub fn dots(mut self, name: &str, dots: Vec<Dot>) -> Self {
+        let drawn = dots.into_iter().filter(|dot| dot.x.is_finite() && dot.y.is_finite());
+        self.marks.push((name.into(), Mark::Dots(drawn.collect())));
         self
     }
 
     /// Adds a level.
     pub fn rule(mut self, name: &str, level: f64) -> Self {
         self.marks.push((name.into(), Mark::Rule(level)));
-        self
-    }
-
-    /// Adds the line on which both axes are equal.
-    pub fn diagonal(mut self, name: &str) -> Self {
-        self.marks.push((name.into(), Mark::Diagonal));
         self
     }
 
@@ -216,7 +212,7 @@ impl Chart {
                         let _ = write!(svg, "{}", circles(&points, &class, place));
                     }
                 }
-                Mark::Dots(points) => svg.push_str(&circles(points, &class, place)),
+                Mark::Dots(dots) => svg.push_str(&cases(dots, &class, place)),
                 Mark::Rule(level) => {
                     let (_, py) = place((x.low, *level));
                     let _ = write!(
@@ -226,38 +222,27 @@ impl Chart {
                         number(*level)
                     );
                 }
-                Mark::Diagonal => {
-                    let ((x1, y1), (x2, y2)) = (place((x.low, y.low)), place((x.high, y.high)));
-                    let _ = write!(
-                        svg,
-                        "<line class=\"rule {class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
-                    );
-                }
             }
         }
         svg
     }
 
     fn axes(&self) -> (Axis, Axis) {
-        if self.unit_square {
-            let unit = Axis { low: 0.0, high: 1.0, logarithmic: false, whole: false };
-            return (unit, unit);
-        }
-        let points = || {
-            self.marks.iter().flat_map(|(_, mark)| match mark {
-                Mark::Line(points) | Mark::Dots(points) => points.as_slice(),
-                Mark::Rule(_) | Mark::Diagonal => &[],
-            })
+        let of = |mark: &Mark| match mark {
+            Mark::Line(points) => points.clone(),
+            Mark::Dots(dots) => dots.iter().map(|dot| (dot.x, dot.y)).collect(),
+            Mark::Rule(_) => Vec::new(),
         };
+        let points: Vec<(f64, f64)> = self.marks.iter().flat_map(|(_, mark)| of(mark)).collect();
         let levels = self.marks.iter().filter_map(|(_, mark)| match mark {
             Mark::Rule(level) => Some(*level),
             _ => None,
         });
-        let heights: Vec<f64> = points().map(|&(_, y)| y).chain(levels).collect();
+        let heights: Vec<f64> = points.iter().map(|&(_, y)| y).chain(levels).collect();
         let logarithmic = self.logarithmic && heights.iter().all(|&value| value >= 0.0);
         let heights = heights.into_iter().filter(|&value| value > 0.0 || !logarithmic);
-        let across = Axis::around(points().map(|&(x, _)| x), false);
-        let whole = points().all(|(x, _)| x.fract() == 0.0);
+        let across = Axis::around(points.iter().map(|&(x, _)| x), false);
+        let whole = points.iter().all(|(x, _)| x.fract() == 0.0);
         (Axis { whole, ..across }, Axis::around(heights, logarithmic))
     }
 
@@ -270,7 +255,7 @@ impl Chart {
             let kind = match mark {
                 Mark::Line(_) => "line",
                 Mark::Dots(_) => "dot",
-                Mark::Rule(_) | Mark::Diagonal => "rule",
+                Mark::Rule(_) => "rule",
             };
             let level = match mark {
                 Mark::Rule(level) => format!(" {}", number(*level)),
@@ -319,6 +304,40 @@ fn circles(points: &[(f64, f64)], class: &str, place: impl Fn((f64, f64)) -> (f6
     points.iter().map(circle).collect()
 }
 
+/// A letter's width, on average.
+const LETTER: f64 = 5.8;
+
+/// Dots of cases, and above them the labels of some, as far as none lies over another.
+fn cases(dots: &[Dot], class: &str, place: impl Fn((f64, f64)) -> (f64, f64)) -> String {
+    let (mut svg, mut labels) = (format!("<g class=\"dot case {class}\">"), String::new());
+    let mut taken: Vec<[f64; 4]> = Vec::new();
+    for dot in dots {
+        let (x, y) = place((dot.x, dot.y));
+        // Writing to a string cannot fail.
+        let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" data-case=\"{}\"/>", dot.case);
+        let Some(label) = &dot.label else { continue };
+        let wide = LETTER * label.chars().count() as f64;
+        let leftwards = x + 7.0 + wide > WIDTH;
+        let from = if leftwards { x - 7.0 - wide } else { x + 7.0 };
+        let room = [from, y - 6.0, from + wide, y + 6.0];
+        let free = |other: &[f64; 4]| {
+            room[2] < other[0] || other[2] < room[0] || room[3] < other[1] || other[3] < room[1]
+        };
+        if from < MARGINS[0] || !taken.iter().all(free) {
+            continue;
+        }
+        taken.push(room);
+        let (at, anchor) = if leftwards { (x - 7.0, " text-anchor=\"end\"") } else { (x + 7.0, "") };
+        let _ = write!(
+            labels,
+            "<text class=\"name\" x=\"{at:.1}\" y=\"{:.1}\"{anchor}>{}</text>",
+            y + 4.0,
+            escaped(label)
+        );
+    }
+    svg + "</g>" + &labels
+}
+
 fn finite(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     points.into_iter().filter(|(x, y)| x.is_finite() && y.is_finite()).collect()
 }
@@ -359,6 +378,11 @@ mod tests {
         assert_eq!([200_000.0, 1.5e-4, 3.0 * 5e-5].map(tick_text), ["2e5", "1.5e-4", "1.5e-4"]);
     }
 
+    fn dots(points: &[(f64, f64)]) -> Vec<Dot> {
+        let dot = |(case, &(x, y)): (usize, &(f64, f64))| Dot { x, y, case, label: None };
+        points.iter().enumerate().map(dot).collect()
+    }
+
     #[test]
     fn odd_values_leave_a_sound_chart() {
         for points in [
@@ -370,7 +394,7 @@ mod tests {
             let svg = Chart::new("t <1>", "x", "y")
                 .logarithmic()
                 .line("a", points.clone())
-                .dots("b", points)
+                .dots("b", dots(&points))
                 .render();
             assert!(svg.contains("t &lt;1&gt;") && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
@@ -384,10 +408,28 @@ mod tests {
     }
 
     #[test]
-    fn a_point_lies_where_its_values_say() {
-        let svg = Chart::new("t", "x", "y").unit_square().dots("d", vec![(0.5, 0.5)]).render();
-        let [left, right, top, bottom] = MARGINS;
-        let (x, y) = (left + (WIDTH - left - right) / 2.0, top + (HEIGHT - top - bottom) / 2.0);
-        assert!(svg.contains(&format!("cx=\"{x:.1}\" cy=\"{y:.1}\"")), "{svg}");
+    fn a_dot_lies_where_its_values_say_and_knows_its_case() {
+        let svg = Chart::new("t", "x", "y").dots("d", dots(&[(0.0, 0.0), (0.5, 0.5), (1.0, 1.0)])).render();
+        let [left, right, ..] = MARGINS;
+        // The axes begin at zero and end a little above one.
+        let x = left + (WIDTH - left - right) * 0.5 / 1.04;
+        assert!(svg.contains(&format!("<circle cx=\"{x:.1}\"")) && svg.contains("data-case=\"1\""), "{svg}");
+    }
+
+    #[test]
+    fn labels_do_not_lie_over_each_other_and_stay_inside() {
+        let named = |x: f64, y: f64, label: &str| Dot { x, y, case: 0, label: Some(label.into()) };
+        let all = vec![
+            named(0.0, 0.0, "a"),
+            named(0.5, 0.5, "first <b>"),
+            named(0.51, 0.5, "over the first"),
+            named(0.5, 0.9, "above"),
+            named(1.0, 1.0, "at the right edge"),
+            named(0.9, 0.3, &"too long for either side ".repeat(5)),
+        ];
+        let svg = Chart::new("t", "x", "y").dots("d", all).render();
+        assert!(svg.contains(">first &lt;b&gt;</text>") && svg.contains(">above</text>"), "{svg}");
+        assert!(!svg.contains(">over the first<") && !svg.contains(">too long"), "{svg}");
+        assert!(svg.contains("text-anchor=\"end\">at the right edge</text>"), "{svg}");
     }
 }

@@ -39,6 +39,12 @@ fn parts(report: &Report) -> String {
             known(shape),
         );
     }
+    let intervals = report.intervals_by_group.as_ref().unwrap_or(&report.intervals);
+    rows += &format!(
+        "<tr><th scope=\"row\">readers\u{2019} own spread D</th><td class=\"parts\"></td><td><b>{}</b></td><td>{}</td><td></td><td></td></tr>",
+        number(report.summary.scores.diversity_labels),
+        intervals.get("diversity_labels").map_or(String::new(), range),
+    );
     let over = if report.intervals_by_group.is_some() { "groups" } else { "images" };
     format!(
         "<div class=\"wide\"><table><thead><tr><th>GED</th><th class=\"parts\"></th><th>whole</th><th>95 % over \
@@ -87,7 +93,7 @@ pub fn chance(noise: &NoiseFloors, key: &str) -> String {
     };
     let known = [said("independent readers", &noise.readers), said("groups", &noise.groups)];
     let known: Vec<String> = known.into_iter().flatten().collect();
-    if known.is_empty() { String::new() } else { format!(" · chance: {}", known.join(", ")) }
+    if known.is_empty() { String::new() } else { format!("chance: {}", known.join(", ")) }
 }
 
 fn known(value: Option<f64>) -> String {

@@ -5,44 +5,38 @@ use multivalued_data::metric::calibration::ReliabilityBin;
 use multivalued_data::report::Report;
 use multivalued_data::report::blocks::area_text;
 
-use super::chart::Chart;
 use super::details::chance;
 use super::histogram::Histogram;
 use super::html::number;
+use super::reliability::Reliability;
 
 /// The section.
 pub fn section(report: &Report) -> String {
-    let points = |bins: &[ReliabilityBin]| bins.iter().map(|bin| (bin.probability, bin.frequency)).collect();
-    let chart = |title: &str, bins: &[ReliabilityBin], key: &str| {
-        let found = report.score(key).map_or(String::new(), number);
-        let error = format!("observed frequency · calibration error {found}{}", chance(&report.noise, key));
-        Chart::new(title, "said probability", &error)
-            .unit_square()
-            .dots("bins", points(bins))
-            .diagonal("honest")
-            .render()
+    let chart = |title: &str, counted: &str, bins: &[ReliabilityBin], key: &str| {
+        let chance = chance(&report.noise, key);
+        Reliability { title, counted, bins, error: report.score(key), chance: &chance }.render()
     };
     let bins = &report.reliability;
-    let mut charts = chart("Hypotheses", &bins.modes, "mode_ece");
-    charts += &chart("Pixels", &bins.pixels, "pixel_ece_zero_bin");
+    let mut charts = chart("Hypotheses", "hypotheses", &bins.modes, "mode_ece");
+    charts += &chart("Pixels", "pixels", &bins.pixels, "pixel_ece_zero_bin");
     // Where nothing is ever empty there is nothing to be honest about.
     if bins.empty.iter().any(|bin| bin.probability > 0.0 || bin.frequency > 0.0) {
-        charts += &chart("\u{201c}Nothing there\u{201d}", &bins.empty, "empty_ece");
+        charts += &chart("\u{201c}Nothing there\u{201d}", "images", &bins.empty, "empty_ece");
     }
     if let Some(measures) = &report.measures {
         for (larger, key) in bins.larger.iter().zip(["larger_q25_ece", "larger_q50_ece", "larger_q75_ece"]) {
             let area = area_text(larger.area, measures.unit);
-            charts += &chart(&format!("\u{201c}Larger than {area}\u{201d}"), &larger.bins, key);
+            charts += &chart(&format!("\u{201c}Larger than {area}\u{201d}"), "images", &larger.bins, key);
         }
     }
+    let mut histogram = String::new();
     if let Some(pit) = &bins.area_pit {
         let uneven = report.score("area_pit_error").map_or(String::new(), number);
-        charts += &Histogram {
+        let chance = chance(&report.noise, "area_pit_error");
+        let chance = if chance.is_empty() { chance } else { format!(" · {chance}") };
+        histogram = Histogram {
             title: "Readers\u{2019} areas among the expected ones",
-            unit: &format!(
-                "share of readers · unevenness {uneven}{}",
-                chance(&report.noise, "area_pit_error")
-            ),
+            unit: &format!("share of readers · unevenness {uneven}{chance}"),
             ends: ["smaller than expected", "larger than expected"],
             shares: &pit.shares,
             low: &pit.low,
@@ -68,6 +62,7 @@ pub fn section(report: &Report) -> String {
     };
     format!(
         "<h2>Are the probabilities honest?</h2>\n<p>What was said with probability p should happen in a share p of the \
-         cases: on the dashed line.{noise}{sizes}</p>\n<div class=\"charts\">{charts}</div>"
+         cases: on the dashed line. Bars below count what each bin holds, on a logarithmic scale.{noise}{sizes}</p>\n\
+         <div class=\"charts squares\">{charts}</div>\n<div class=\"charts\">{histogram}</div>"
     )
 }

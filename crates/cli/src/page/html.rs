@@ -1,16 +1,25 @@
 //! Text that goes into a page, made harmless, and the few pieces of HTML that recur.
 
-/// A whole page around its content.
-pub fn document(title: &str, content: &str) -> String {
+use multivalued_web::page::{HYPOTHESES_SCRIPT, HYPOTHESES_STYLE};
+use serde_json::Value;
+
+/// A whole page around its content. The viewer's component and `report.js` draw what the data say; a policy forbids
+/// the page to ask the network for anything.
+pub fn document(title: &str, content: &str, data: &Value) -> String {
+    // Nothing in them may end the element that holds them.
+    let data = data.to_string().replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{} · multivalued</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n\
+         <title>{} · multivalued</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}{HYPOTHESES_STYLE}</style>\n</head>\n\
          <body>\n<main>\n{content}\n<footer>multivalued {} · this page is complete in itself and asks nothing of the network.</footer>\n\
-         </main>\n</body>\n</html>\n",
+         </main>\n<script type=\"application/json\" id=\"data\">{data}</script>\n<script>\n{HYPOTHESES_SCRIPT}{}</script>\n\
+         </body>\n</html>\n",
         escaped(title),
         include_str!("style.css"),
         env!("CARGO_PKG_VERSION"),
+        include_str!("report.js"),
     )
 }
 
@@ -32,12 +41,16 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Bytes of a PNG as an address that holds the picture itself.
-pub fn data_address(png: &[u8]) -> String {
+/// A picture's file as an address that holds the picture itself.
+pub fn data_address(kind: &str, bytes: &[u8]) -> String {
+    format!("data:{kind};base64,{}", base64(bytes))
+}
+
+/// Bytes as text (RFC 4648).
+pub fn base64(bytes: &[u8]) -> String {
     const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(22 + png.len().div_ceil(3) * 4);
-    text.push_str("data:image/png;base64,");
-    for three in png.chunks(3) {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
         let bits =
             three.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - three.len()));
         for sign in 0..4 {
@@ -91,7 +104,7 @@ mod tests {
         // RFC 4648, section 10.
         for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
         {
-            assert_eq!(data_address(plain.as_bytes()), format!("data:image/png;base64,{coded}"));
+            assert_eq!(base64(plain.as_bytes()), coded);
         }
     }
 

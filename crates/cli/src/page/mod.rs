@@ -1,25 +1,34 @@
-//! Pages: one HTML file each that holds everything it shows, with no script and no network. Here is the report
-//! page; `study` is that of a data set.
+//! Pages: one HTML file each that holds everything it shows and needs no network. Here is the report page; `study` is
+//! that of a data set, `demo` that of a first training. The viewer's component (`crates/web/page`) draws images with
+//! their hypotheses; `report.js` puts them in their places and makes the table of cases.
 
+mod cases;
 mod chart;
+mod choice;
 mod curves;
+mod demo;
 mod details;
-mod exhibits;
 mod figure;
+mod gallery;
 mod histogram;
 mod honesty;
 mod html;
+mod reliability;
+mod shown;
 mod strip;
 mod study;
 
+use multivalued_data::evaluate::Unit;
 use multivalued_data::metric::ged::WHY_THE_LIMIT;
 use multivalued_data::report::{NOT_KNOWN, Report};
 
+pub use cases::Areas;
+pub use choice::{Group, groups, pictured};
+pub use demo::{DemoPage, Stage};
 pub use figure::{Drawn, figures};
+pub use gallery::Pictured;
 
 use crate::log::Record;
-use crate::picture::Exhibit;
-use chart::Chart;
 pub use html::number;
 use html::{document, escaped, fact_table};
 pub use study::{StudyPage, signed_percent};
@@ -39,12 +48,12 @@ pub struct Page<'a> {
     pub facts: &'a [(String, String)],
     /// What was left out of the data for a bad file.
     pub skipped: &'a [String],
-    /// Images to show, in the report's order.
-    pub examples: &'a [Exhibit<'a>],
-    /// Those with the lowest GED, the lowest first.
-    pub best: &'a [Exhibit<'a>],
-    /// Those with the highest GED, the highest first.
-    pub worst: &'a [Exhibit<'a>],
+    /// The sizes in each image, in the report's order; empty where they were not measured.
+    pub areas: &'a [Areas],
+    /// Why cases are shown.
+    pub groups: &'a [Group],
+    /// The cases of all groups.
+    pub pictured: &'a [Pictured<'a>],
 }
 
 impl Page<'_> {
@@ -52,16 +61,22 @@ impl Page<'_> {
     pub fn render(&self) -> String {
         let sections = [
             self.head(),
-            self.examples(),
+            self.pictures(),
+            cases::section(self.report, self.pictured.len()),
             details::section(self.report),
             honesty::section(self.report),
             curves::section(self.log),
-            self.ged_by_image(),
-            self.best_and_worst(),
             self.scores(),
             self.provenance(),
         ];
-        document(self.title, &sections.join("\n"))
+        let mut data = gallery::data(self.pictured, self.groups, self.unit());
+        data["table"] = cases::data(self.report, self.areas, self.unit());
+        document(self.title, &sections.join("\n"), &data)
+    }
+
+    /// The unit of areas.
+    fn unit(&self) -> Unit {
+        self.report.measures.as_ref().map_or(Unit::Pixels, |measures| measures.unit)
     }
 
     fn head(&self) -> String {
@@ -85,6 +100,8 @@ impl Page<'_> {
             let name = format!("floor of GED that readers set{}", interval("ged_floor"));
             tiles.push((number(floor), name));
         }
+        let spread = "readers\u{2019} own spread: mean distance of two of them";
+        tiles.push((number(scores.diversity_labels), spread.into()));
         tiles.push((number(scores.hm_iou), "matched IoU".into()));
         if let Some(truth) = &summary.truth {
             tiles.push((number(truth.mode_recall), "share of true modes found".into()));
@@ -122,48 +139,22 @@ impl Page<'_> {
         )
     }
 
-    fn examples(&self) -> String {
-        if self.examples.is_empty() {
+    fn pictures(&self) -> String {
+        if self.pictured.is_empty() {
             return String::new();
         }
-        let shown = self.examples.iter().map(exhibits::row).collect::<String>();
-        format!(
-            "<h2>What it says</h2>\n<p>The input, what readers drew with their share of the weight, and what \
-             the model says with its probabilities. At most five hypotheses are shown; they carry the probability of all they stand for.</p>\n{shown}"
-        )
-    }
-
-    fn best_and_worst(&self) -> String {
-        if self.report.images.len() < 8 {
-            return String::new();
-        }
-        let [best, worst] =
-            [self.best, self.worst].map(|shown| shown.iter().take(3).map(exhibits::row).collect::<String>());
-        format!(
-            "<h2>Best cases</h2>\n<p>The lowest GED.</p>\n{best}\n<h2>Worst cases</h2>\n<p>The highest GED.</p>\n{worst}"
-        )
-    }
-
-    fn ged_by_image(&self) -> String {
-        let points = |value: &dyn Fn(usize) -> Option<f64>| {
-            (0..self.report.images.len()).filter_map(|at| Some(((at + 1) as f64, value(at)?))).collect()
+        let row = |one: &Pictured| {
+            let told = cases::told(&self.report.images[one.number], self.areas.get(one.number), self.unit());
+            gallery::row(one.number, one.case, &told)
         };
-        let images = &self.report.images;
-        let mut chart = Chart::new("GED of each image", "image", "lower is better")
-            .dots("images", points(&|at| Some(images[at].scores.ged_exact)))
-            .rule("mean", self.report.summary.scores.ged_exact);
-        if let Some(oracle) = self.report.summary.oracle_ged {
-            chart = chart.rule("mean of the truth itself", oracle);
-        }
-        let mut charts = chart.render();
-        if let Some(truth) = &self.report.summary.truth {
-            let variation = |at: usize| images[at].truth.map(|truth| truth.total_variation);
-            charts += &Chart::new("Stated against true probabilities", "image", "total variation; 0 is best")
-                .dots("images", points(&variation))
-                .rule("mean", truth.total_variation)
-                .render();
-        }
-        format!("<h2>Image by image</h2>\n<div class=\"charts\">{charts}</div>")
+        format!(
+            "<h2 id=\"pictures\">What it says</h2>\n<p>Blue is what readers drew, orange what the model says: the more \
+             probable, the brighter and wider the line. Every picture opens with all hypotheses, zoom and further views.</p>\n{}\
+             <noscript><p class=\"warning\">Pictures and table need JavaScript, which this browser does not run here; \
+             report.json has all numbers, sheets/ has pictures.</p></noscript>\n<div id=\"gallery\">{}</div>",
+            gallery::chooser(self.groups),
+            self.pictured.iter().map(row).collect::<String>()
+        )
     }
 
     fn scores(&self) -> String {

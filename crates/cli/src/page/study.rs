@@ -1,15 +1,13 @@
 //! The page of a study: what a data set of several raters holds, how far they agree, and the cases on which they
 //! do least.
 
+use multivalued_data::Case;
 use multivalued_data::agreement::{Agreement, RaterAgreement};
 use multivalued_data::dataset::Inspection;
-use multivalued_data::{Case, Mask};
 
-use super::html::{data_address, document, escaped, fact_table, number};
-use crate::picture::{RATERS, Upright, around, input, outlines, png, reduced};
-
-/// Largest edge of the picture of a whole image.
-const WHOLE: u32 = 320;
+use super::gallery;
+use super::html::{document, escaped, fact_table, number};
+use super::shown::Shown;
 
 /// What the page shows.
 #[derive(Debug)]
@@ -33,7 +31,13 @@ impl StudyPage<'_> {
             agreement.map_or(String::new(), |agreement| self.pictures(agreement)),
             self.counts(),
         ];
-        document(self.title, &sections.join("\n"))
+        let picture = |(at, case): (usize, &Case)| {
+            let shown = serde_json::to_value(Shown::of_raters(case));
+            (at.to_string(), shown.expect("plain numbers and strings"))
+        };
+        let pictures: serde_json::Map<_, _> = self.disputed.iter().enumerate().map(picture).collect();
+        let data = serde_json::json!({ "pictures": pictures });
+        document(self.title, &sections.join("\n"), &data)
     }
 
     fn head(&self) -> String {
@@ -107,18 +111,18 @@ impl StudyPage<'_> {
         if self.disputed.is_empty() {
             return String::new();
         }
-        let rows = self.disputed.iter().zip(&agreement.disputed).map(|(case, disputed)| {
+        let rows = self.disputed.iter().zip(&agreement.disputed).enumerate().map(|(at, (case, disputed))| {
             let told = format!(
-                "mean IoU {} · two annotations differ in {} pixels on average",
+                "<span>mean IoU <b>{}</b></span><span>two annotations differ in <b>{}</b> pixels on average</span>",
                 number(disputed.mean_iou),
                 number(disputed.disputed_pixels.round())
             );
-            picture_row(case, &told)
+            gallery::row(at, case, &told)
         });
         format!(
             "<h2>Most disputed cases</h2>\n<p>The lowest mean IoU of all pairs first; of each group its most disputed case, as \
-             far as groups suffice. Left the image, right the part that anyone marked, with the outline of each rater. Where \
-             outlines share their way, their colours alternate.</p>\n{}",
+             far as groups suffice. Each rater has a colour; outlines that share their way lie inside of each other. Every \
+             picture opens with all masks, zoom and further views.</p>\n{}",
             rows.collect::<String>()
         )
     }
@@ -151,30 +155,6 @@ impl StudyPage<'_> {
         rows.extend(found.duplicates.iter().map(|ids| ("the same image".into(), ids.join(", "))));
         format!("<h2>All counts</h2>\n<div class=\"wide\">{}</div>", fact_table(&rows))
     }
-}
-
-/// A case: the image, the outlines of all raters, and whose is which.
-fn picture_row(case: &Case, told: &str) -> String {
-    let picture = input(&case.image);
-    let masks: Vec<&Mask> = case.annotations.iter().map(|annotation| &annotation.mask).collect();
-    let upright = Upright::of(case.image.geometry.as_ref());
-    let tile = upright.turned(outlines(&picture, &masks, around(&masks)));
-    let turned = upright.caption().map_or(String::new(), |caption| format!(" · {caption}"));
-    let key = case.annotations.iter().enumerate().map(|(at, annotation)| {
-        let [red, green, blue] = RATERS[at % RATERS.len()];
-        let name = annotation.rater.clone().unwrap_or_else(|| format!("annotation {}", at + 1));
-        let area: usize = (0..annotation.mask.classes()).map(|class| annotation.mask.area(class)).sum();
-        let area = if area == 0 { "nothing".into() } else { format!("{area} pixels") };
-        format!("<li><i style=\"background:rgb({red},{green},{blue})\"></i>{}: {area}</li>", escaped(&name))
-    });
-    let image = |name: &str, bytes: &[u8]| format!("<img alt=\"{name}\" src=\"{}\">", data_address(bytes));
-    format!(
-        "<section class=\"exhibit\"><header><b>{}</b> · {told}{turned}</header><div class=\"dispute\">{}{}<ul>{}</ul></div></section>\n",
-        escaped(&case.id),
-        image("the image", &png(&reduced(&upright.turned(picture), WHOLE))),
-        image("the outlines of all raters", &png(&tile)),
-        key.collect::<String>()
-    )
 }
 
 fn percent(share: f64) -> String {

@@ -9,7 +9,6 @@ use multivalued_data::{Case, Hypothesis, Prediction};
 
 use super::*;
 use crate::log::Numbers;
-use crate::picture::spread;
 
 /// A plausible training: falling losses, codes that come into use.
 fn log() -> Vec<Record> {
@@ -54,23 +53,19 @@ fn prediction(case: &Case, at: usize) -> Prediction {
     Prediction::stated(hypotheses)
 }
 
+/// The page of so many cases, the first of which has a name that is markup.
 fn page(task: TaskName, count: usize) -> String {
     let mut cases = Task::new(task, 64, 3).unwrap().generate("test", count);
-    cases[0].id = "<script>alert('no')</script>".into();
+    cases[0].id = HOSTILE.into();
     let predictions: Vec<_> = cases.iter().enumerate().map(|(at, case)| prediction(case, at)).collect();
     let settings = Settings { resamples: 50, ..Settings::new("test") };
     let report = evaluate(&cases, &predictions, &settings).unwrap();
-    let exhibits: Vec<_> = cases
-        .iter()
-        .zip(&predictions)
-        .zip(&report.images)
-        .map(|((case, prediction), row)| Exhibit {
-            ged: Some(row.scores.ged_exact),
-            ..Exhibit::new(case, prediction)
-        })
-        .collect();
-    let mut ranked = exhibits.clone();
-    ranked.sort_by(|a, b| a.ged.unwrap().total_cmp(&b.ged.unwrap()));
+    let areas: Vec<_> =
+        cases.iter().zip(&predictions).map(|(case, said)| Areas::of(case, said, settings.unit)).collect();
+    let groups = groups(&report.images);
+    let pictured = pictured(&groups);
+    let picture =
+        |&number: &usize| Pictured { number, case: &cases[number], prediction: &predictions[number] };
     let facts = [("device".to_owned(), "cpu, 2 threads".to_owned()), ("commit".into(), "0123abc".into())];
     Page {
         title: "runs/shapes & co",
@@ -79,29 +74,41 @@ fn page(task: TaskName, count: usize) -> String {
         recipe: "[train]\nsteps = 2000 # <b>\n",
         facts: &facts,
         skipped: &["a<b>.png: is empty".into()],
-        examples: &spread(&exhibits, 8),
-        best: &ranked,
-        worst: &ranked.iter().rev().copied().collect::<Vec<_>>(),
+        areas: &areas,
+        groups: &groups,
+        pictured: &pictured.iter().map(picture).collect::<Vec<_>>(),
     }
     .render()
+}
+
+/// A case's name that must not become markup, nor end the element that holds the page's data.
+const HOSTILE: &str = "</script><script>alert('no')</script>";
+
+/// The page's data, as its script reads them.
+fn data(page: &str) -> serde_json::Value {
+    let text = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+    serde_json::from_str(text).unwrap()
 }
 
 #[test]
 fn a_page_is_complete_and_nothing_in_it_is_taken_for_markup() {
     let page = page(TaskName::Shapes, 12);
-    assert!(!page.contains("<script") && page.contains("&lt;script&gt;"));
+    assert!(!page.contains("<script>alert") && page.contains("&lt;script&gt;alert"));
     assert!(page.contains("1 of the data set could not be used") && page.contains("a&lt;b&gt;.png"));
     assert!(page.contains("steps = 2000 # &lt;b&gt;") && page.contains("runs/shapes &amp; co"));
-    for address in ["http:", "https:", "src=\"/", "url("] {
-        assert!(!page.contains(address), "a page asks nothing of the network, but holds {address}");
+    // The namespace of SVG is a name, not an address.
+    let asked = page.replace("http://www.w3.org/2000/svg", "");
+    for address in ["http:", "https:", "src=\"/", "url(", "fetch(", "import("] {
+        assert!(!asked.contains(address), "a page asks nothing of the network, but holds {address}");
     }
+    assert!(page.contains("default-src 'none'"));
     for part in [
         "What it says",
         "Loss terms",
         "Codes in use",
         "Validation GED",
         "honest",
-        "Worst cases",
+        "The highest GED first",
         "mode 4, true",
         "floor D/K",
         "STAPLE of the other readers",
@@ -110,11 +117,48 @@ fn a_page_is_complete_and_nothing_in_it_is_taken_for_markup() {
         "chance: independent readers",
         "areas among the expected ones",
         "Stated against true probabilities",
+        "readers\u{2019} own spread: mean distance",
+        "readers\u{2019} own spread <b>",
+        " pixels</title>",
+        "bins</summary>",
     ] {
         assert!(page.contains(part), "{part}");
     }
-    // 12 exhibits: 8 examples, 3 best, 3 worst, each with an input, four readers and five hypotheses.
-    assert_eq!(page.matches("<img ").count(), 14 * 10);
+    let data = data(&page);
+    assert_eq!(data["table"]["rows"].as_array().unwrap().len(), 12);
+    assert_eq!(data["table"]["rows"][0][0], HOSTILE);
+    assert_eq!(data["groups"].as_array().unwrap().len(), 1, "of few cases all are shown");
+    assert_eq!(page.matches("<article").count(), 12);
+    let picture = &data["pictures"]["3"];
+    assert_eq!((&picture["width"], picture["hypotheses"].as_array().unwrap().len()), (&64.into(), 5));
+    assert_eq!(picture["readers"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn of_many_cases_some_have_pictures_and_all_are_in_the_table() {
+    let page = page(TaskName::Raters, 60);
+    let data = data(&page);
+    let rows = data["table"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 60);
+    // Twice: a dot in either chart.
+    assert_eq!(page.matches(" data-case=\"59\"/>").count(), 2);
+    let (groups, pictures) = (data["groups"].as_array().unwrap(), data["pictures"].as_object().unwrap());
+    assert_eq!(groups.len(), 5);
+    assert!((16..=30).contains(&pictures.len()) && page.contains("60 cases have pictures here"));
+    let titles = data["table"]["columns"].as_array().unwrap();
+    let column = |name: &str| titles.iter().position(|one| one["title"] == name).unwrap();
+    let ged =
+        |case: &serde_json::Value| rows[case.as_u64().unwrap() as usize][column("GED")].as_f64().unwrap();
+    let of = |name: &str| groups.iter().find(|one| one["name"] == name).unwrap()["cases"].as_array().unwrap();
+    let highest = rows.iter().map(|row| row[column("GED")].as_f64().unwrap()).fold(0.0, f64::max);
+    assert_eq!(ged(&of("Worst")[0]), highest);
+    assert!(ged(&of("Best")[0]) <= ged(&of("Typical")[0]) && ged(&of("Typical")[3]) <= ged(&of("Worst")[7]));
+    for case in groups.iter().flat_map(|group| group["cases"].as_array().unwrap()) {
+        assert!(pictures.contains_key(&case.to_string()), "{case}");
+    }
+    let area = &rows[5][column("area, px")];
+    assert!(area[1].as_f64() <= area[0].as_f64() && area[0].as_f64() <= area[2].as_f64(), "{area}");
+    assert!(page.len() < 900_000, "{} bytes", page.len());
 }
 
 /// A page of a report alone.
@@ -130,9 +174,9 @@ fn bare_page(details: bool) -> String {
         recipe: "",
         facts: &[],
         skipped: &[],
-        examples: &[],
-        best: &[],
-        worst: &[],
+        areas: &[],
+        groups: &[],
+        pictured: &[],
     };
     page.render()
 }
@@ -147,6 +191,7 @@ fn a_page_without_training_has_no_curves() {
 #[test]
 fn a_page_of_a_report_without_details_has_none() {
     let page = bare_page(false);
+    let page = page.split("<script").next().unwrap();
     assert!(page.contains("Nothing there") && page.contains("All scores"));
     for part in ["floor", "chance", "Larger than", "areas among"] {
         assert!(!page.contains(part), "{part}");
@@ -167,6 +212,51 @@ fn chromium() -> Option<PathBuf> {
     named.or_else(usual)
 }
 
+/// What the page is asked to do by a script that stands after its own; the answer becomes an attribute of the body.
+const ASKED: &str = r#"<script>
+addEventListener("load", async () => {
+  const wait = () => new Promise((done) => setTimeout(done, 200));
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const shown = () => all("article.case").filter((one) => !one.hidden);
+  const sorted = (values, sign) => values.every((value, at) => !at || sign * (value - values[at - 1]) >= 0);
+  // Pictures are drawn as they come near, which a browser without a window may put off; before printing all are.
+  const draw = () => dispatchEvent(new Event("beforeprint"));
+  const found = {};
+  draw();
+  await wait();
+  found.tiles = shown()[0].querySelectorAll("canvas").length;
+  const pixels = shown()[0].querySelector(".views figure:nth-child(3) canvas").getContext("2d").getImageData(0, 0, 400, 400).data;
+  found.orange = pixels.some((value, at) => at % 4 === 0 && value > 150 && pixels[at + 1] < value - 40 && pixels[at + 2] < 100);
+  const column = all("table.cases thead button").findIndex((one) => one.textContent.startsWith("GED"));
+  const geds = () => all("table.cases tbody tr").map((row) => Number(row.children[column].textContent));
+  found.falling = sorted(geds(), -1);
+  all("table.cases thead button")[column].click();
+  found.rising = sorted(geds(), 1) && all("th[aria-sort=ascending]").length === 1;
+  const search = document.querySelector(".finder input");
+  search.value = "alert";
+  search.dispatchEvent(new Event("input"));
+  found.rows = all("table.cases tbody tr").length;
+  all(".chooser button")[1].click();
+  const worst = shown().map((one) => Number(one.querySelector(".told b").textContent));
+  found.worst = worst.length === 8 && sorted(worst, -1);
+  const circle = document.querySelector("g.case circle");
+  circle.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+  found.tip = !document.querySelector(".tip").hidden && document.querySelector(".tip b").textContent.length > 3;
+  draw();
+  await wait();
+  shown()[0].querySelector(".views figure:nth-child(4) button").click();
+  const dialog = document.querySelector("dialog[open]");
+  found.dialog = dialog.querySelector("input[value=mean]").checked && dialog.querySelectorAll(".card").length > 1;
+  dialog.querySelector("canvas").dispatchEvent(new KeyboardEvent("keydown", { key: "2", bubbles: true }));
+  found.selected = dialog.querySelectorAll(".card[aria-pressed=true]").length;
+  dialog.close();
+  location.hash = "case-" + all("article.case[hidden]")[0].dataset.case;
+  await wait();
+  found.followed = document.activeElement.id === location.hash.slice(1) && !document.activeElement.hidden;
+  document.body.dataset.found = JSON.stringify(found);
+});
+</script>"#;
+
 #[test]
 fn a_browser_renders_the_page_without_complaint() {
     let Some(browser) = chromium() else {
@@ -179,8 +269,11 @@ fn a_browser_renders_the_page_without_complaint() {
     let place = kept.as_deref().unwrap_or(folder.path());
     for task in [TaskName::Shapes, TaskName::Raters] {
         let file = place.join(format!("{task}.html"));
-        std::fs::write(&file, page(task, 30)).unwrap();
-        let run = |arguments: &[String]| {
+        let asked = place.join(format!("{task}-asked.html"));
+        let page = page(task, 30);
+        std::fs::write(&asked, page.replace("</body>", &format!("{ASKED}</body>"))).unwrap();
+        std::fs::write(&file, page).unwrap();
+        let run = |file: &Path, arguments: &[String]| {
             let output = Command::new(&browser)
                 .args([
                     "--headless",
@@ -188,6 +281,8 @@ fn a_browser_renders_the_page_without_complaint() {
                     "--disable-gpu",
                     "--enable-logging=stderr",
                     "--log-level=0",
+                    "--virtual-time-budget=4000",
+                    "--window-size=1200,2400",
                 ])
                 .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
                 .args(arguments)
@@ -199,13 +294,24 @@ fn a_browser_renders_the_page_without_complaint() {
             assert!(!complaints.contains("CONSOLE"), "{complaints}");
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
-        let content = run(&["--dump-dom".into()]);
+        let content = run(&asked, &["--dump-dom".into()]);
+        let found = content.split("data-found=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let found = found.unwrap_or_else(|| panic!("the page did not answer")).replace("&quot;", "\"");
+        let found: serde_json::Value = serde_json::from_str(&found).unwrap();
+        let hypotheses = if task == TaskName::Shapes { 5 } else { found["tiles"].as_u64().unwrap() - 5 };
+        assert_eq!(
+            found,
+            serde_json::json!({
+                "tiles": 5 + hypotheses, "orange": true, "falling": true, "rising": true, "rows": 1, "worst": true,
+                "tip": true, "dialog": true, "selected": 1, "followed": true,
+            })
+        );
         assert!(
             content.contains("All scores") && content.contains("</footer>"),
             "the page was read to its end"
         );
         let picture = place.join(format!("{task}.png"));
-        run(&[format!("--screenshot={}", picture.display()), "--window-size=1200,2400".into()]);
+        run(&file, &[format!("--screenshot={}", picture.display())]);
         assert!(drawn_on(&picture), "{} shows nothing", picture.display());
     }
 }

@@ -1,14 +1,14 @@
 //! Images and masks as coloured tiles: the picture, what was drawn over it, and sheets of both.
 
-mod outlines;
 mod sheet;
 mod text;
 mod upright;
 
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder, Rgb, RgbImage};
 use multivalued_data::{Image, Mask};
 
-pub use outlines::{RATERS, around, outlines};
 pub use sheet::{Exhibit, sheet, spread};
 pub use upright::Upright;
 
@@ -16,6 +16,18 @@ pub use upright::Upright;
 pub const ANNOTATION: [[u8; 3]; 4] = [[64, 156, 255], [32, 190, 160], [150, 130, 255], [90, 200, 90]];
 /// Colours of what the model says, one per class.
 pub const HYPOTHESIS: [[u8; 3]; 4] = [[255, 150, 40], [255, 90, 110], [240, 200, 40], [230, 120, 220]];
+
+/// Colours of raters, told apart on grey pictures and by most colour-blind eyes.
+pub const RATERS: [[u8; 3]; 8] = [
+    [86, 180, 233],
+    [230, 159, 0],
+    [0, 200, 140],
+    [240, 228, 66],
+    [213, 94, 0],
+    [204, 121, 167],
+    [120, 120, 255],
+    [255, 255, 255],
+];
 
 /// The picture as the eye expects it: its own darkest value black, its brightest white; three or four
 /// planes as colours, otherwise the first plane as grey.
@@ -87,10 +99,27 @@ pub fn reduced(tile: &RgbImage, at_most: u32) -> RgbImage {
 /// A PNG file's bytes.
 pub fn png(tile: &RgbImage) -> Vec<u8> {
     let mut bytes = Vec::new();
-    image::codecs::png::PngEncoder::new(&mut bytes)
+    PngEncoder::new(&mut bytes)
         .write_image(tile.as_raw(), tile.width(), tile.height(), ExtendedColorType::Rgb8)
         .expect("writing to memory does not fail");
     bytes
+}
+
+/// A picture's file in few bytes, and its media type: grey ones as PNG, coloured ones as JPEG.
+pub fn compact(picture: &RgbImage) -> (&'static str, Vec<u8>) {
+    let (width, height) = picture.dimensions();
+    let mut bytes = Vec::new();
+    if picture.pixels().all(|pixel| pixel.0[0] == pixel.0[1] && pixel.0[1] == pixel.0[2]) {
+        let grey: Vec<u8> = picture.pixels().map(|pixel| pixel.0[0]).collect();
+        PngEncoder::new_with_quality(&mut bytes, CompressionType::Best, FilterType::Adaptive)
+            .write_image(&grey, width, height, ExtendedColorType::L8)
+            .expect("writing to memory does not fail");
+        return ("image/png", bytes);
+    }
+    JpegEncoder::new_with_quality(&mut bytes, 90)
+        .encode(picture.as_raw(), width, height, ExtendedColorType::Rgb8)
+        .expect("writing to memory does not fail");
+    ("image/jpeg", bytes)
 }
 
 #[cfg(test)]
@@ -106,6 +135,18 @@ mod tests {
         assert_eq!(tile.get_pixel(1, 1).0, HYPOTHESIS[0], "the outline");
         assert_ne!(tile.get_pixel(2, 2).0, HYPOTHESIS[0], "the inside lets the picture through");
         assert_eq!(tile.get_pixel(4, 4).0, [166; 3], "outside the picture is darkened");
+    }
+
+    #[test]
+    fn grey_pictures_stay_as_they_are_in_few_bytes_and_colours_nearly() {
+        let grey = input(&Image::new(40, 30, 1, (0..1200).map(|v| (v % 97) as f32).collect()));
+        let (kind, bytes) = compact(&grey);
+        assert_eq!((kind, image::load_from_memory(&bytes).unwrap().into_rgb8()), ("image/png", grey));
+        let colour = RgbImage::from_fn(40, 30, |x, y| Rgb([6 * x as u8, 8 * y as u8, 90]));
+        let (kind, bytes) = compact(&colour);
+        let read = image::load_from_memory(&bytes).unwrap().into_rgb8();
+        let apart = colour.as_raw().iter().zip(read.as_raw()).map(|(a, b)| a.abs_diff(*b)).max();
+        assert!(kind == "image/jpeg" && apart < Some(40), "{apart:?}");
     }
 
     #[test]

@@ -36,12 +36,14 @@ pub struct Exhibit<'a> {
     pub as_they_are: bool,
     /// Its GED, where it was scored.
     pub ged: Option<f64>,
+    /// How far its readers lie apart themselves, where it was scored.
+    pub spread: Option<f64>,
 }
 
 impl<'a> Exhibit<'a> {
     /// Shows a short list of hypotheses that stands for all.
     pub fn new(case: &'a Case, prediction: &'a Prediction) -> Self {
-        Self { case, prediction, as_they_are: false, ged: None }
+        Self { case, prediction, as_they_are: false, ged: None, spread: None }
     }
 
     /// Shows all hypotheses in their order, as many as there is room for.
@@ -159,10 +161,11 @@ impl Layout {
         }
     }
 
-    /// A row's name, with its GED where it was scored.
+    /// A row's name, with its GED and the readers' own spread where it was scored.
     fn name(&self, sheet: &mut RgbImage, top: u32, exhibit: &Exhibit) {
         let ged = exhibit.ged.map_or(String::new(), |ged| format!("  GED {ged:.3}"));
-        let name = format!("{}{ged}", exhibit.case.id);
+        let spread = exhibit.spread.map_or(String::new(), |spread| format!("  readers' spread {spread:.3}"));
+        let name = format!("{}{ged}{spread}", exhibit.case.id);
         self.write(sheet, [GAP, top], &name, sheet.width() - 2 * GAP, INK);
     }
 

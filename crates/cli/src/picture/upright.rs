@@ -2,7 +2,7 @@
 //! the front (or, in upright planes, the head) is up. Files keep the order of their pixels; only pictures are turned.
 
 use image::{RgbImage, imageops};
-use multivalued_data::Geometry;
+use multivalued_data::{Geometry, Mask};
 
 /// What has to be done to a picture whose rows and columns are those of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +67,33 @@ impl Upright {
         let picture = if self.mirrored { imageops::flip_horizontal(&picture) } else { picture };
         if self.upside_down { imageops::flip_vertical(&picture) } else { picture }
     }
+
+    /// What belongs to columns and rows, as they are after turning.
+    pub fn turned_size<T>(&self, [across, down]: [T; 2]) -> [T; 2] {
+        if self.transposed { [down, across] } else { [across, down] }
+    }
+
+    /// A mask, turned as its picture is.
+    pub fn turned_mask(&self, mask: &Mask) -> Mask {
+        if !(self.transposed || self.mirrored || self.upside_down) {
+            return mask.clone();
+        }
+        let [width, height] = self.turned_size([mask.width(), mask.height()]);
+        let mut turned = Mask::empty(width, height, mask.classes());
+        for class in 0..mask.classes() {
+            for (x, y) in (0..height).flat_map(|y| (0..width).map(move |x| (x, y))) {
+                let from = [
+                    if self.mirrored { width - 1 - x } else { x },
+                    if self.upside_down { height - 1 - y } else { y },
+                ];
+                let [column, row] = self.turned_size(from);
+                if mask.get(class, column, row) {
+                    turned.set(class, x, y, true);
+                }
+            }
+        }
+        turned
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +112,9 @@ mod tests {
         picture.put_pixel(0, 0, Rgb([255; 3]));
         let turned = upright.turned(picture);
         let at = turned.enumerate_pixels().find(|(.., pixel)| pixel.0 == [255; 3]).unwrap();
+        let mask = upright.turned_mask(&Mask::from_fn(3, 2, |x, y| x == 0 && y == 0));
+        assert_eq!((mask.width() as u32, mask.height() as u32), turned.dimensions());
+        assert!(mask.get(0, at.0 as usize, at.1 as usize), "a mask is turned as its picture is");
         (turned.dimensions(), (at.0, at.1))
     }
 

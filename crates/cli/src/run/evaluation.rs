@@ -16,7 +16,7 @@ use crate::columns::wrapped;
 use crate::exit::Outcome;
 use crate::folder;
 use crate::log::{self, Record};
-use crate::page::Page;
+use crate::page::{Areas, Page, Pictured, groups, pictured};
 use crate::picture::{Exhibit, png, sheet, spread};
 
 /// Images on a contact sheet.
@@ -31,6 +31,8 @@ pub struct Evaluation {
     skipped: Vec<String>,
     cases: CaseList,
     predictions: Predictions,
+    /// How large things are in each case.
+    areas: Vec<Areas>,
     /// How far to trust the model, at the end of a training.
     verdict: Option<Verdict>,
 }
@@ -41,8 +43,11 @@ impl Evaluation {
         let (part, parted) = cases.take(part, TEST)?;
         let unit = Unit::of_list(&parted)?;
         let settings = Settings { data_hash: Some(cases.hash.clone()), unit, ..Settings::new(part) };
-        let judge = |case: &Case, said: &Prediction| Ok(score(case, said, &settings)?);
-        let (predictions, scores) = model.judge_part(&cases, &parted, judge)?;
+        let judge = |case: &Case, said: &Prediction| {
+            Ok((score(case, said, &settings)?, Areas::of(case, said, settings.unit)))
+        };
+        let (predictions, judged) = model.judge_part(&cases, &parted, judge)?;
+        let (scores, areas): (Vec<_>, Vec<_>) = judged.into_iter().unzip();
         let mut report = summarise(&scores, &settings)?;
         report.volumes = score_volumes(&parted, &predictions, settings.seed)?;
         Ok(Self {
@@ -50,6 +55,7 @@ impl Evaluation {
             skipped: cases.skipped,
             cases: parted.without_neighbours(),
             predictions,
+            areas,
             verdict: None,
         })
     }
@@ -82,8 +88,15 @@ impl Evaluation {
     /// What there is to see of some cases.
     fn seen(&self, numbers: &[usize]) -> Outcome<Vec<Seen>> {
         let seen = |&at: &usize| {
-            let ged = Some(self.report.images[at].scores.ged_exact);
-            Ok(Seen { case: self.cases.get(at)?, prediction: self.predictions.get(at), ged })
+            let scores = &self.report.images[at].scores;
+            let (ged, spread) = (Some(scores.ged_limit), Some(scores.diversity_labels));
+            Ok(Seen {
+                number: at,
+                case: self.cases.get(at)?,
+                prediction: self.predictions.get(at),
+                ged,
+                spread,
+            })
         };
         numbers.iter().map(seen).collect()
     }
@@ -91,7 +104,7 @@ impl Evaluation {
     /// Cases from the first to the last, those with the lowest GED, and those with the highest.
     fn shown(&self) -> Outcome<[Vec<Seen>; 3]> {
         let all: Vec<usize> = (0..self.cases.len()).collect();
-        let ged = |at: usize| self.report.images[at].scores.ged_exact;
+        let ged = |at: usize| self.report.images[at].scores.ged_limit;
         let mut ranked = all.clone();
         ranked.sort_by(|&a, &b| ged(a).total_cmp(&ged(b)));
         let count = all.len().min(ON_A_SHEET);
@@ -110,8 +123,8 @@ impl Evaluation {
     pub fn page(&self, run: &RunFolder) -> Outcome<String> {
         let log = if run.log().is_file() { log::read(&run.log())? } else { Vec::new() };
         let recipe = folder::read_text(&run.recipe())?;
-        let shown = self.shown()?;
-        let [examples, best, worst] = &shown.each_ref().map(|seen| exhibits(seen));
+        let groups = groups(&self.report.images);
+        let seen = self.seen(&pictured(&groups))?;
         let page = Page {
             title: &run.name(),
             report: &self.report,
@@ -119,9 +132,9 @@ impl Evaluation {
             recipe: &recipe,
             facts: &self.facts(&log),
             skipped: &self.skipped,
-            examples,
-            best,
-            worst,
+            areas: &self.areas,
+            groups: &groups,
+            pictured: &seen.iter().map(Seen::pictured).collect::<Vec<_>>(),
         };
         Ok(page.render())
     }
@@ -151,7 +164,10 @@ impl Evaluation {
     fn write_sheets(&self, run: &RunFolder) -> Outcome {
         files::make_folder(&run.sheets())?;
         for (name, seen) in ["examples", "best", "worst"].into_iter().zip(&self.shown()?) {
-            folder::write(&run.sheet(name), &png(&sheet(&exhibits(seen))))?;
+            folder::write(
+                &run.sheet(name),
+                &png(&sheet(&seen.iter().map(Seen::exhibit).collect::<Vec<_>>())),
+            )?;
         }
         Ok(())
     }
@@ -159,13 +175,21 @@ impl Evaluation {
 
 /// A case that is shown, with what the model says of it.
 struct Seen {
+    number: usize,
     case: Arc<Case>,
     prediction: Prediction,
     ged: Option<f64>,
+    spread: Option<f64>,
 }
 
-fn exhibits(seen: &[Seen]) -> Vec<Exhibit<'_>> {
-    seen.iter().map(|one| Exhibit { ged: one.ged, ..Exhibit::new(&one.case, &one.prediction) }).collect()
+impl Seen {
+    fn pictured(&self) -> Pictured<'_> {
+        Pictured { number: self.number, case: &self.case, prediction: &self.prediction }
+    }
+
+    fn exhibit(&self) -> Exhibit<'_> {
+        Exhibit { ged: self.ged, spread: self.spread, ..Exhibit::new(&self.case, &self.prediction) }
+    }
 }
 
 /// What a verdict asks of a training's log.

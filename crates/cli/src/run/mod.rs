@@ -136,6 +136,11 @@ impl RunFolder {
         self.path.join("report.html")
     }
 
+    /// The demo's page.
+    pub fn demo_page(&self) -> PathBuf {
+        self.path.join("demo.html")
+    }
+
     /// What the training cases are like, in numbers.
     pub fn fingerprint(&self) -> PathBuf {
         self.path.join("fingerprint.json")

@@ -1,5 +1,7 @@
 //! Who follows a training while it runs, and may ask it to stop: the terminal with its signals, or another program.
 
+use multivalued_data::{Case, Prediction};
+
 use super::RunFolder;
 use super::interrupt::Interrupt;
 use super::progress::Progress;
@@ -19,6 +21,14 @@ pub trait Observer {
 
     /// An epoch was completed.
     fn epoch(&mut self, step: u64, epoch: u64, progress: f32, numbers: &Numbers);
+
+    /// Whether the answers of the model as it is are wanted now; asked after every step.
+    fn wants_answers(&mut self) -> bool {
+        false
+    }
+
+    /// What the model says of a few validation cases by now.
+    fn answers(&mut self, _step: u64, _progress: f32, _cases: &[Case], _said: &[Prediction]) {}
 
     /// Whether somebody asks it to stop; looked at after every step.
     fn asks_to_stop(&mut self) -> bool;

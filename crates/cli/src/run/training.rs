@@ -9,7 +9,7 @@ use multivalued::predict::predict_cases;
 use multivalued::recipe::{PredictRecipe, TrainRecipe};
 use multivalued::train::{EpochLog, LossTerms, Trainer, checkpoint};
 use multivalued_data::fingerprint::Fingerprint;
-use multivalued_data::{Case, CaseList};
+use multivalued_data::{Case, CaseList, Prediction};
 use multivalued_engine::Device;
 
 use super::cases::{Cases, TEST, VALIDATION, tell_notes, tell_skipped};
@@ -208,6 +208,10 @@ impl Training<'_> {
                     }
                 }
             }
+            if !shown.is_empty() && watch.observer.wants_answers() {
+                let said = answers(trainer, shown)?;
+                watch.observer.answers(done.step, done.progress, shown, &said);
+            }
             if watch.observer.asks_to_stop() {
                 trainer.save(&self.run.last(), data_hash)?;
                 return Err(Failure::Interrupted(format!(
@@ -294,13 +298,18 @@ impl Watch<'_> {
         if cases.is_empty() {
             return Ok(());
         }
-        let recipe = trainer.recipe().clone();
-        let predictions = trainer.with_averaged_weights(|model| predict_cases(model, &recipe, cases))?;
+        let predictions = answers(trainer, cases)?;
         let exhibits: Vec<_> =
             cases.iter().zip(&predictions).map(|(case, prediction)| Exhibit::new(case, prediction)).collect();
         self.events.image(step, "hypotheses", &sheet(&exhibits))?;
         self.events.flush()
     }
+}
+
+/// What the model says of cases by now.
+fn answers(trainer: &mut Trainer, cases: &[Case]) -> Outcome<Vec<Prediction>> {
+    let recipe = trainer.recipe().clone();
+    Ok(trainer.with_averaged_weights(|model| predict_cases(model, &recipe, cases))?)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod caches;
 mod checkpoints;
 mod damage;
 mod datasets;
+mod demo;
 mod documents;
 mod films;
 mod folds;

@@ -67,7 +67,7 @@ impl Unit {
     }
 
     /// The distance of two columns and of two rows, where the image states it.
-    fn stated(case: &Case) -> Option<[f64; 2]> {
+    pub fn stated(case: &Case) -> Option<[f64; 2]> {
         let [across, down, _] = case.image.geometry.as_ref()?.spacing.map(f64::from);
         [across, down].iter().all(|step| step.is_finite() && *step > 0.0).then_some([across, down])
     }

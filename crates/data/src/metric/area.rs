@@ -19,6 +19,18 @@ pub fn of(mask: &Mask) -> usize {
     }
 }
 
+/// The smallest area that is not exceeded with this probability, of areas in rising order with probabilities that sum
+/// to one.
+pub fn quantile(sorted: &[(usize, f64)], level: f64) -> f64 {
+    let mut below = 0.0;
+    let reached = sorted.iter().find(|(_, share)| {
+        below += share;
+        // They sum to one but for rounding.
+        below >= level - 1e-9
+    });
+    reached.or(sorted.last()).map_or(0.0, |(area, _)| *area as f64)
+}
+
 /// The probability integral transform of an area, as a histogram that sums to one.
 ///
 /// With F the distribution function of the outputs' areas, the area's mass is spread evenly from the probability of
@@ -60,6 +72,16 @@ mod tests {
         mask.set(1, 69, 0, true);
         assert_eq!(of(&mask), 2);
         assert_eq!(of(&Mask::from_fn(4, 1, |x, _| x > 0)), 3);
+    }
+
+    #[test]
+    fn a_quantile_is_the_first_area_that_reaches_it() {
+        let areas = [(0, 0.05), (10, 0.5), (20, 0.4), (50, 0.05)];
+        assert_eq!(
+            [0.05, 0.06, 0.5, 0.95, 1.0].map(|level| quantile(&areas, level)),
+            [0.0, 10.0, 10.0, 20.0, 50.0]
+        );
+        assert_eq!(quantile(&[], 0.5), 0.0);
     }
 
     #[test]

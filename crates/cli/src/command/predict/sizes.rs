@@ -4,6 +4,7 @@
 //! much in one slice is taken for one who does so in the next, as far as the slices' own probabilities allow.
 
 use multivalued_data::Geometry;
+use multivalued_data::metric::area::quantile;
 use multivalued_data::volume::Volume;
 use serde_json::{Value, json};
 
@@ -110,17 +111,6 @@ fn sorted(slice: &[(Vec<usize>, f64)], class: usize) -> Vec<(usize, f64)> {
     sorted
 }
 
-/// The smallest area that is not exceeded with this probability.
-fn quantile(sorted: &[(usize, f64)], level: f64) -> f64 {
-    let mut below = 0.0;
-    let reached = sorted.iter().find(|(_, share)| {
-        below += share;
-        // The shares sum to one but for rounding.
-        below >= level - 1e-9
-    });
-    reached.or(sorted.last()).map_or(0.0, |(area, _)| *area as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use multivalued_data::{Hypothesis, Mask, Prediction};
@@ -167,14 +157,5 @@ mod tests {
         assert!((told["ml"]["high"].as_f64().unwrap() - 0.9).abs() < 1e-9 && told.get("mm2").is_none());
         assert_eq!(in_words(&sizes, Unit::of(Some(&geometry), 2)), "0.50 ml, 90 %: 0.00 to 0.90");
         assert_eq!(in_words(&sizes, None), "50 voxels, 90 %: 0 to 90");
-    }
-
-    #[test]
-    fn a_quantile_is_the_first_area_that_reaches_it() {
-        let areas = [(1, 0.05), (4, 0.45), (9, 0.5)];
-        assert_eq!(
-            [0.05, 0.06, 0.5, 0.95, 1.0].map(|level| quantile(&areas, level)),
-            [1.0, 4.0, 4.0, 9.0, 9.0]
-        );
     }
 }
