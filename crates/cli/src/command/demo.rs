@@ -12,6 +12,7 @@ use crate::exit::Outcome;
 use crate::run::RunFolder;
 use crate::run::observer::Terminal;
 use crate::run::reader::Reader;
+use crate::run::team::Team;
 use crate::run::training::Training;
 use crate::terminal::{complain, say_lines};
 
@@ -39,7 +40,8 @@ impl Demo {
         let device = self.device.open(recipe.train.precision)?;
         let (recipe, reader) = (recipe.into(), Reader::new(None));
         let save_every = Duration::from_secs(30);
-        let training = Training { run: &run, recipe: &recipe, device: &device, save_every, reader: &reader };
+        let (device, reader, team) = (&device, &reader, &Team::default());
+        let training = Training { run: &run, recipe: &recipe, device, save_every, reader, team };
         let evaluation = conclude(&run, training.scored(&mut Terminal::default())?)?;
         let Some(truth) = evaluation.report.summary.truth else { return Ok(()) };
         say_lines(&format!(
