@@ -16,8 +16,13 @@
 | `metrics` | weighted or sampled sets of masks of any method, compared with readers |
 | `export`, `combine` | models to hand on |
 
+| `ray` | predictions, evaluations, sweeps and trainings on many machines; needs Ray |
+
 What the functions are doing is said through the logger "multivalued".
 """
+
+import importlib as _importlib
+from typing import Any as _Any
 
 from . import metrics
 from ._data import Case, Dataset, generate, read_dataset, read_image, tasks, validate
@@ -59,3 +64,10 @@ __all__ = [
     "train",
     "validate",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """`multivalued.ray` is imported when it is first asked for."""
+    if name == "ray":
+        return _importlib.import_module(".ray", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,6 +18,7 @@ from ._log import hear
 from ._model import Model, given
 from ._options import Path, reading
 from ._progress import Line, Progress
+from ._ranks import Ranks, joined
 from ._report import Report
 
 Recipe = dict[str, Any]
@@ -84,6 +85,7 @@ def train(
     save_every: float = 30.0,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
+    ranks: str | Ranks | None = None,
     **options: Any,
 ) -> Run:
     """Trains a model and scores it; `out` becomes the run's folder, as the command line makes it.
@@ -94,6 +96,10 @@ def train(
 
     Callbacks get a `Progress`; one that returns False ends the training, as Ctrl-C does: a checkpoint is saved and
     `resume` goes on from it.
+
+    In a process that torchrun or mpirun has started beside others, all of them train one model together, each on its
+    part of every batch; only rank 0 writes. `ranks` is "torch" or "mpi" to say what connects them, "none" to train
+    alone; docs/cluster.md has more.
 
     >>> import multivalued as mv, tempfile
     >>> small = {"train": {"steps": 4, "epochs": 0, "warmup_steps": 1, "batch": 2}, "model": {"channels": [4, 8]}}
@@ -121,6 +127,7 @@ def train(
         save_every=save_every,
         callbacks=callbacks,
         progress=progress,
+        ranks=ranks,
         how=how,
         resumed=False,
     )
@@ -136,9 +143,13 @@ def resume(
     save_every: float = 30.0,
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
+    ranks: str | Ranks | None = None,
     **options: Any,
 ) -> Run:
-    """Goes on with a training from its last checkpoint. One that was given arrays needs the same arrays again."""
+    """Goes on with a training from its last checkpoint. One that was given arrays needs the same arrays again.
+
+    The number of processes (`ranks`, as for `train`) may be another one than before.
+    """
     out = run.path if isinstance(run, Run) else pathlib.Path(run)
     dataset = given(images, masks, None, options)
     if dataset is None and isinstance(run, Run):
@@ -147,7 +158,7 @@ def resume(
         dataset=dataset,
         data=None,
         recipe=None,
-        out=open_run(out).path,
+        out=out,
         minutes=None,
         folds=None,
         start_from=None,
@@ -157,6 +168,7 @@ def resume(
         save_every=save_every,
         callbacks=callbacks,
         progress=progress,
+        ranks=ranks,
         how=reading(),
         resumed=True,
     )
@@ -177,10 +189,53 @@ def _trained(
     save_every: float,
     callbacks: Sequence[Callback],
     progress: bool,
+    ranks: str | Ranks | None,
     how: Any,
     resumed: bool,
 ) -> Run:
-    line = Line(sys.stderr) if progress else None
+    with joined(ranks) as transport:
+        leads = transport is None or transport.rank == 0
+        if resumed and leads and out is not None:
+            out = open_run(out).path
+        if transport is not None and threads is None:
+            threads = transport.threads()
+        line = Line(sys.stderr) if progress and leads else None
+        own = callbacks if leads else ()
+        listener = _ignore if not leads else hear if line is None else line.hear
+        path, finished = _followed(
+            line, own, listener, transport, dataset, data, recipe, out, minutes, folds, start_from, seed, device,
+            threads, save_every, how, resumed,
+        )  # fmt: skip
+    run = Run(path, own=dataset, device=device, threads=threads, finished=finished)
+    if finished and leads:
+        _warn_of_no_use(run)
+    return run
+
+
+def _ignore(_: str) -> None:
+    """What only rank 0 tells."""
+
+
+def _followed(
+    line: Line | None,
+    callbacks: Sequence[Callback],
+    listener: Callable[[str], None],
+    transport: Ranks | None,
+    dataset: Dataset | None,
+    data: Path | None,
+    recipe: str | Recipe | None,
+    out: Path | None,
+    minutes: float | None,
+    folds: int | None,
+    start_from: Path | None,
+    seed: int | None,
+    device: str,
+    threads: int | None,
+    save_every: float,
+    how: Any,
+    resumed: bool,
+) -> tuple[Any, bool]:
+    """A training with its progress line and its callbacks."""
 
     def follow(kind: str, step: int, total: int | None, epoch: int, share: float, numbers: dict[str, float]) -> bool:
         told = Progress(kind, step, total, epoch, share, numbers)
@@ -191,7 +246,7 @@ def _trained(
         return all(word is not False for word in said)
 
     try:
-        path, finished = _native.train(
+        return _native.train(
             recipe if isinstance(recipe, str) else None,
             json.dumps(recipe) if isinstance(recipe, dict) else None,
             None if dataset is None else dataset._cases,
@@ -208,7 +263,8 @@ def _trained(
             how,
             threads,
             follow,
-            hear if line is None else line.hear,
+            listener,
+            transport,
         )
     except KeyboardInterrupt as stopped:
         words = str(stopped)
@@ -217,10 +273,6 @@ def _trained(
     finally:
         if line is not None:
             line.end()
-    run = Run(path, own=dataset, device=device, threads=threads, finished=finished)
-    if finished:
-        _warn_of_no_use(run)
-    return run
 
 
 def _warn_of_no_use(run: Run) -> None:

@@ -13,8 +13,8 @@ use std::time::Duration;
 use multivalued_cli::{Failure, Outcome, heard_by};
 use pyo3::create_exception;
 use pyo3::exceptions::{
-    PyBrokenPipeError, PyFileNotFoundError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyPermissionError,
-    PyRuntimeError, PyValueError,
+    PyBrokenPipeError, PyConnectionError, PyFileNotFoundError, PyKeyboardInterrupt, PyMemoryError, PyOSError,
+    PyPermissionError, PyRuntimeError, PyValueError,
 };
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -158,6 +158,7 @@ pub fn exception(failure: Failure) -> PyErr {
         Failure::Io(_) => PyOSError::new_err(message),
         Failure::ReadOnly(_) => PyPermissionError::new_err(message),
         Failure::Interrupted(_) => PyKeyboardInterrupt::new_err(message),
+        Failure::Lost(_) => PyConnectionError::new_err(message),
         Failure::OutputClosed => PyBrokenPipeError::new_err(message),
     }
 }

@@ -8,6 +8,7 @@
 //! | `cases` | data sets: given as arrays, read from disk, or generated |
 //! | `model` | prediction, evaluation, calibration and export |
 //! | `training` | plans and trainings, followed by a Python function |
+//! | `ranks` | a transport of Python's between the processes of a training |
 //! | `metrics` | weighted sets of masks compared |
 
 mod arrays;
@@ -15,6 +16,7 @@ mod cases;
 mod failure;
 mod metrics;
 mod model;
+mod ranks;
 mod training;
 
 use std::ffi::OsString;
@@ -23,10 +25,13 @@ use pyo3::prelude::*;
 
 use failure::guarded;
 
-/// The program: runs the command that the arguments name and returns the exit code.
+/// The program: runs the command that the arguments name and returns the exit code. With a transport it is one of
+/// several processes.
 #[pyfunction]
-fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<u8> {
-    guarded(py, || Ok(multivalued_cli::main_with(arguments)))
+#[pyo3(signature = (arguments, transport=None))]
+fn main(py: Python<'_>, arguments: Vec<OsString>, transport: Option<Py<PyAny>>) -> PyResult<u8> {
+    let team = ranks::team(py, transport)?;
+    guarded(py, || Ok(multivalued_cli::main_among(arguments, team)))
 }
 
 /// Panics, so that a test sees what becomes of a panic.

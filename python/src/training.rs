@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::cases::{Cases, HowToRead};
 use crate::failure::{LOOK_EVERY, computed, exception, guarded, raised_by_signal};
 use crate::model::device;
+use crate::ranks;
 
 /// Steps are told no more often than this.
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -205,7 +206,9 @@ fn train(
     threads: Option<usize>,
     follow: Py<PyAny>,
     listener: Py<PyAny>,
+    transport: Option<Py<PyAny>>,
 ) -> PyResult<Ended> {
+    let team = ranks::team(py, transport)?;
     let cases = cases.as_deref();
     let mut follower = Follower::new(follow);
     let (path, ended) = computed(py, threads, Some(listener), || {
@@ -225,11 +228,15 @@ fn train(
             out,
             resume,
             save_every,
+            team,
         };
         let reader = reader_of(cases, &how)?;
-        let prepared = options.prepared(&reader)?;
-        let ended = prepared.training(&reader).scored(&mut follower);
-        Ok((prepared.run.path().to_owned(), ended.map(|_| ())))
+        if !options.team.ranks().leads() {
+            let run = options.follow(&reader, &mut follower)?;
+            return Ok((run.map_or_else(PathBuf::new, |run| run.path().to_owned()), Ok(())));
+        }
+        let (run, ended) = options.scored(&reader, &mut follower)?;
+        Ok((run.path().to_owned(), ended.map(|_| ())))
     })?;
     let Follower { raised, ended: was_ended, .. } = follower;
     match (ended, raised) {

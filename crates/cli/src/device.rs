@@ -15,8 +15,8 @@ const SOON: Duration = Duration::from_millis(100);
 /// As `--device` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The fastest there is.
-    Auto,
+    /// The fastest there is: the GPU of this number, else the first one, else the processor.
+    Auto(usize),
     /// The processor.
     Cpu,
     /// An NVIDIA GPU by its number.
@@ -28,7 +28,7 @@ impl FromStr for DeviceChoice {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "auto" => Ok(Self::Auto),
+            "auto" => Ok(Self::Auto(0)),
             "cpu" => Ok(Self::Cpu),
             "cuda" => Ok(Self::Cuda(0)),
             other => other
@@ -41,6 +41,11 @@ impl FromStr for DeviceChoice {
 }
 
 impl DeviceChoice {
+    /// The same for one of several processes on this machine: each has a GPU of its own, where there are as many.
+    pub fn of_rank(self, local: usize) -> Self {
+        if self == Self::Auto(0) { Self::Auto(local) } else { self }
+    }
+
     /// The device, a GPU with the given precision. Only `auto` may end at another device than the one
     /// that was named, and says which.
     pub fn open(self, precision: impl Into<Precision>) -> Outcome<Device> {
@@ -48,8 +53,10 @@ impl DeviceChoice {
             Self::Cpu => Ok(Device::cpu()),
             Self::Cuda(number) => Device::cuda(number, precision.into())
                 .map_err(|error| Failure::NoDevice(format!("--device cuda:{number}: {error}"))),
-            Self::Auto => {
-                let opened = Device::cuda(0, precision.into());
+            Self::Auto(number) => {
+                let precision = precision.into();
+                let opened = Device::cuda(number, precision);
+                let opened = if number > 0 { opened.or_else(|_| Device::cuda(0, precision)) } else { opened };
                 match &opened {
                     Ok(device) => complain(&format!("computing on {}", description(device))),
                     // Without a driver nobody expects a GPU; with one, what is missing is worth a line.

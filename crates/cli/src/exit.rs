@@ -32,6 +32,8 @@ pub enum Failure {
     ReadOnly(String),
     /// 75: stopped by a signal after a checkpoint was saved.
     Interrupted(String),
+    /// 75: another process of a training has ended, or cannot be reached; the last checkpoint stays.
+    Lost(String),
     /// 0 and silent: whoever read the output has closed it, as `head` does.
     OutputClosed,
 }
@@ -98,6 +100,7 @@ impl Failure {
             | Self::DeviceFailed(message)
             | Self::Io(message)
             | Self::ReadOnly(message)
+            | Self::Lost(message)
             | Self::Interrupted(message) => Some(message),
         }
     }
@@ -113,6 +116,7 @@ impl Failure {
             | Self::DeviceFailed(message)
             | Self::Io(message)
             | Self::ReadOnly(message)
+            | Self::Lost(message)
             | Self::Interrupted(message) => Some(message),
         }
     }
@@ -124,7 +128,7 @@ impl Failure {
             Self::BelowBound(_) => 1,
             Self::User(_) | Self::Missing(_) | Self::Memory(_) | Self::NoDevice(_) => USERS,
             Self::Io(_) | Self::ReadOnly(_) | Self::DeviceFailed(_) => 74,
-            Self::Interrupted(_) => INTERRUPTED,
+            Self::Interrupted(_) | Self::Lost(_) => INTERRUPTED,
         }
     }
 
@@ -159,6 +163,7 @@ impl From<multivalued::Error> for Failure {
             multivalued::Error::Data(error) => error.into(),
             multivalued::Error::Io { path, source } => Self::io(&path, &source),
             multivalued::Error::Device(error) => error.into(),
+            lost @ multivalued::Error::Lost { .. } => Self::Lost(lost.to_string()),
             other => Self::User(other.to_string()),
         }
     }

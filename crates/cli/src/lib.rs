@@ -48,6 +48,7 @@ pub use run::likeness::{Warnings, fingerprint};
 pub use run::model::RunModel;
 pub use run::observer::Observer;
 pub use run::reader::Reader;
+pub use run::team::Team;
 pub use run::training::Training;
 pub use run::{RunFolder, levels};
 pub use terminal::heard_by;
@@ -58,6 +59,11 @@ use clap::Parser;
 
 /// The program: runs the command that the arguments name, the program's own name first, and gives the exit code.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    main_among(arguments, Team::default())
+}
+
+/// The same as one of several processes, each of which calls it with the same arguments.
+pub fn main_among(arguments: impl IntoIterator<Item = OsString>, team: Team) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let program = match command::Program::try_parse_from(&arguments) {
         Ok(program) => program,
@@ -71,7 +77,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     // A GPU that fails far inside a command ends it as any other error does.
-    match multivalued_engine::catching(|| program.run()).map_err(Failure::from).flatten() {
+    match multivalued_engine::catching(|| program.run(team)).map_err(Failure::from).flatten() {
         Ok(()) => 0,
         Err(failure) => failure.report(),
     }

@@ -33,6 +33,10 @@ pub(crate) trait Memory {
     fn cast(&self, x: Tensor, to: Element) -> Tensor;
     /// The values of some tensors, for which the device is waited for once.
     fn read(&self, tensors: &[&Tensor]) -> Vec<Vec<f32>>;
+    /// So many values: those of each tensor from its place on, zeros elsewhere. The tensors are spent.
+    fn join(&self, parts: Vec<(usize, Tensor)>, len: usize) -> Tensor;
+    /// The values of a shape from a place on; may share them.
+    fn part(&self, x: &Tensor, first: usize, shape: Shape) -> Tensor;
     /// Waits until all work given to the device is done.
     fn synchronise(&self);
     /// How many buffers were newly allocated so far.

@@ -8,6 +8,7 @@
 //! | `op` | the operations, as methods of [`Var`]: shape rule, forward and one way back, each once for all devices |
 //! | `backend` | the kernels that operations are written over |
 //! | `views` | views of images moved and moved back, and masks as bits |
+//! | [`joined`] | many tensors as one run of values, and its memory |
 //! | [`parameters`], [`optim`], [`store`] | named tensors, Adam, safetensors files |
 //! | `cpu` | the kernels of processors, by instruction set |
 //! | `cuda` | those of NVIDIA GPUs; `unsafe` is in these two alone |
@@ -33,6 +34,7 @@
 mod backend;
 mod cpu;
 mod cuda;
+pub mod joined;
 mod op;
 pub mod optim;
 pub mod parameters;
@@ -48,6 +50,7 @@ pub use cpu::{Cpu, Isa};
 pub use cuda::{
     Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, catching,
 };
+pub use joined::{CudaMemory, Exposed, Places};
 pub use op::BatchStatistics;
 pub use optim::{Adam, AdamOptions, Group, Stepped, Updated};
 pub use parameters::{Parameter, ParameterId, Parameters};

@@ -236,4 +236,14 @@ impl Gradients {
     pub(crate) fn set(&mut self, id: ParameterId, gradient: Tensor) {
         self.by_parameter[id.0] = Some(gradient);
     }
+
+    /// Those that are there, in the parameters' order.
+    pub fn iter(&self) -> impl Iterator<Item = &Tensor> {
+        self.by_parameter.iter().flatten()
+    }
+
+    /// Those that are there, in the same order, to be replaced.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Tensor> {
+        self.by_parameter.iter_mut().flatten()
+    }
 }

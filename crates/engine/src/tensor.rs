@@ -4,6 +4,7 @@ use crate::backend::{Backend, Element};
 use crate::cpu::memory::Buffer;
 use crate::cpu::{Cpu, Isa};
 use crate::cuda::{self, Cuda, DeviceError, Precision};
+use crate::joined::Exposed;
 use crate::shape::Shape;
 use std::fmt;
 use std::sync::Arc;
@@ -130,6 +131,12 @@ impl Tensor {
         Self { shape, storage: Storage::Cuda(Arc::new(buffer)) }
     }
 
+    /// A tensor of some values of another one's buffer, from a place on.
+    pub(crate) fn of_gpu_part(&self, first: usize, shape: Shape) -> Self {
+        let Storage::Cuda(buffer) = &self.storage else { panic!("{OTHER_DEVICE}") };
+        Self::of_gpu(cuda::Buffer::part(buffer, first, shape.volume()), shape)
+    }
+
     /// Its buffer, where it is on a GPU.
     pub(crate) fn on_gpu(&self) -> Option<&cuda::Buffer> {
         match &self.storage {
@@ -252,6 +259,18 @@ impl Tensor {
             *buffer = Arc::new(copy);
         }
         Arc::get_mut(buffer).expect("a buffer just made unique")
+    }
+
+    /// Where its values lie, to be changed there; copied first where they are shared.
+    pub fn exposed(&mut self) -> Exposed<'_> {
+        match self.on_gpu() {
+            None => Exposed::Host(self.values_mut()),
+            Some(_) => {
+                let buffer = self.gpu_mut();
+                assert_eq!(buffer.element(), Element::F32, "only f32 values are exposed");
+                Exposed::Cuda(buffer.cuda().memory(buffer.pointer(), buffer.len()))
+            }
+        }
     }
 
     /// Moves the values towards another tensor's: `x ← x + share · (other − x)`.

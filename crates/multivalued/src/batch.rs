@@ -6,6 +6,7 @@ mod cuda;
 mod order;
 mod resident;
 
+use crate::collective::Ranks;
 use crate::recipe::Recipe;
 use crate::{Error, Result};
 use multivalued_data::augment::{Augmentation, Drawn};
@@ -16,6 +17,7 @@ use multivalued_engine::{Device, Stage, Tensor};
 use order::Order;
 use rayon::prelude::*;
 use resident::Resident;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A case as training sees it: the image's channels interleaved, equal annotations gathered.
@@ -35,6 +37,8 @@ pub(crate) struct TrainingSet {
     held: Held,
     order: Order,
     recipe: Recipe,
+    /// Who share the batches.
+    ranks: Ranks,
 }
 
 /// Where a training set's cases are.
@@ -60,8 +64,10 @@ pub(crate) struct Batch {
     /// [images]: the annotated pixels of each, averaged over its annotations. A tensor, since they are known
     /// only there where a GPU augments.
     pub areas: Tensor,
-    /// Which training cases these are.
+    /// Which training cases the step takes, those of other ranks included.
     pub cases: Vec<usize>,
+    /// Which of them this batch has: all, or a rank's part.
+    pub own: Range<usize>,
 }
 
 /// A batch in this machine's memory.
@@ -90,7 +96,9 @@ pub(crate) struct Sent {
 struct Frame {
     weights: Vec<f32>,
     per_image: usize,
+    /// Of all ranks.
     cases: Vec<usize>,
+    own: Range<usize>,
 }
 
 /// Pixels with channels interleaved, as the engine wants them.
@@ -148,6 +156,7 @@ impl TrainingSet {
             held: Held::Cases(CaseList::default()),
             order: Order::new(cases.len(), recipe.train.batch, recipe.train.seed),
             recipe: recipe.clone(),
+            ranks: Ranks::alone(),
         };
         let alike = (0..cases.len()).all(|at| size(at) == size(0));
         let resident = match device.free_bytes() {
@@ -164,6 +173,28 @@ impl TrainingSet {
         Ok(set)
     }
 
+    /// From now on a batch is this rank's part of it.
+    pub fn share_among(&mut self, ranks: &Ranks) -> Result<()> {
+        let images = self.recipe.train.batch.min(self.count);
+        if ranks.size() > images {
+            let reason = format!(
+                "a batch of {images} images is too small for {} ranks, each of which takes a part of it; use fewer \
+                 ranks or a larger batch",
+                ranks.size()
+            );
+            return Err(Error::recipe("train.batch", reason));
+        }
+        self.ranks = ranks.clone();
+        Ok(())
+    }
+
+    /// The cases of a step, and which of them are this rank's.
+    fn of_step(&self, step: u64) -> (Vec<usize>, Range<usize>) {
+        let cases = self.order.of_step(step);
+        let own = self.ranks.own_part(cases.len());
+        (cases, own)
+    }
+
     /// Whether each batch is read from disk.
     pub fn is_on_disk(&self) -> bool {
         matches!(&self.held, Held::Cases(cases) if cases.is_on_disk())
@@ -173,8 +204,8 @@ impl TrainingSet {
     pub fn read(&self, step: u64) -> Result<Vec<Arc<Case>>> {
         match &self.held {
             Held::Cases(cases) => {
-                let order = self.order.of_step(step);
-                Ok(cases.get_all(order.iter().copied())?)
+                let (order, own) = self.of_step(step);
+                Ok(cases.get_all(order[own].iter().copied())?)
             }
             Held::Prepared(_) | Held::Resident(_) => Ok(Vec::new()),
         }
@@ -248,28 +279,29 @@ impl TrainingSet {
     /// The batch of a step in this machine's memory. Panics where the cases are on a GPU.
     pub fn host_batch(&self, step: u64) -> Result<HostBatch> {
         let Held::Cases(cases) = &self.held else { return self.host_batch_of(step, &[]) };
-        let read = self.order.of_step(step).par_iter().map(|&at| cases.get(at)).collect::<Vec<_>>();
+        let (order, own) = self.of_step(step);
+        let read = order[own].par_iter().map(|&at| cases.get(at)).collect::<Vec<_>>();
         self.host_batch_of(step, &read.into_iter().collect::<std::result::Result<Vec<_>, _>>()?)
     }
 
     /// The same of cases that were [read](Self::read) before.
     pub fn host_batch_of(&self, step: u64, cases: &[Arc<Case>]) -> Result<HostBatch> {
-        let order = self.order.of_step(step);
+        let (order, own) = self.of_step(step);
         let augmented: Vec<Prepared>;
         let chosen: Vec<&Prepared> = match &self.held {
-            Held::Prepared(prepared) => order.iter().map(|&i| &prepared[i]).collect(),
+            Held::Prepared(prepared) => order[own.clone()].iter().map(|&i| &prepared[i]).collect(),
             Held::Cases(_) => {
                 augmented = cases
                     .par_iter()
                     .enumerate()
-                    .map(|(place, case)| self.prepare(self.drawn(step, place).apply(case)))
+                    .map(|(place, case)| self.prepare(self.drawn(step, own.start + place).apply(case)))
                     .collect::<Result<_>>()?;
                 augmented.iter().collect()
             }
             Held::Resident(_) => panic!("cases on a GPU are put into batches there"),
         };
         let annotations: Vec<&Annotations> = chosen.iter().map(|case| &case.annotations).collect();
-        let (frame, drawn) = self.frame(step, &annotations, order);
+        let (frame, drawn) = self.frame(step, &annotations, order, own);
         let (width, height) = (chosen[0].width, chosen[0].height);
         let output_channels = self.recipe.model.output_channels();
         let size = width * height * output_channels;
@@ -294,8 +326,11 @@ impl TrainingSet {
         step: u64,
         chosen: &[&Annotations],
         cases: Vec<usize>,
+        own: Range<usize>,
     ) -> (Frame, Vec<Vec<(usize, f32)>>) {
         let mut draw = Draw::new(self.recipe.train.seed, &["annotations"], step);
+        // What was drawn for the images of earlier ranks.
+        (0..own.start * self.recipe.train.annotations).for_each(|_| _ = draw.unit());
         let drawn: Vec<Vec<(usize, f32)>> = chosen
             .iter()
             .map(|all| draw_annotations(all, self.recipe.train.annotations, &mut draw))
@@ -307,7 +342,7 @@ impl TrainingSet {
                 weights[b * per_image + k] = weight;
             }
         }
-        (Frame { weights, per_image, cases }, drawn)
+        (Frame { weights, per_image, cases, own }, drawn)
     }
 }
 
@@ -326,7 +361,7 @@ impl HostBatch {
     }
 
     fn image_shape(&self) -> [usize; 4] {
-        let (count, [height, width]) = (self.frame.cases.len(), self.size);
+        let (count, [height, width]) = (self.frame.own.len(), self.size);
         [count, height, width, self.images.len() / (count * height * width)]
     }
 
@@ -348,8 +383,8 @@ impl Sent {
 
 impl Frame {
     fn with(self, images: Tensor, annotations: Tensor, areas: Tensor) -> Batch {
-        let Self { weights, per_image, cases } = self;
-        Batch { images, annotations, weights, per_image, areas, cases }
+        let Self { weights, per_image, cases, own } = self;
+        Batch { images, annotations, weights, per_image, areas, cases, own }
     }
 }
 

@@ -1,5 +1,7 @@
 //! One error type, its variants named by what the user must repair.
 
+use crate::collective::Unwound;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 
 /// What went wrong, where, and (inside `reason`) what to do about it.
@@ -65,6 +67,24 @@ pub enum Error {
     /// The GPU failed or is full; the last checkpoint is kept.
     #[error("{0}")]
     Device(#[from] multivalued_engine::DeviceError),
+    /// The transport between the ranks of a training failed: mostly, another rank has ended.
+    #[error("rank {rank} of {size} could not add up {what} with the others: {reason}")]
+    Lost {
+        /// Which of them this process is.
+        rank: usize,
+        /// How many there were.
+        size: usize,
+        /// What was to be added up.
+        what: String,
+        /// What the transport says.
+        reason: String,
+    },
+    /// The ranks of a training do not fit together.
+    #[error("{reason}")]
+    Ranks {
+        /// What differs, and what to do about it.
+        reason: String,
+    },
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {
@@ -78,10 +98,16 @@ pub enum Error {
 /// The crate's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Runs `work` and returns the error of a device that failed in it, as it returns all others: what every
-/// public function does that computes.
+/// Runs `work` and returns the error of a device or of a transport that failed in it, as it returns all others: what
+/// every public function does that computes.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    multivalued_engine::catching(work)?
+    // What `work` was changing is as it was before: it moves nothing before all that may fail is behind it.
+    catch_unwind(AssertUnwindSafe(|| multivalued_engine::catching(work))).unwrap_or_else(|payload| {
+        match payload.downcast::<Unwound>() {
+            Ok(unwound) => Ok(Err(unwound.0)),
+            Err(other) => resume_unwind(other),
+        }
+    })?
 }
 
 impl Error {

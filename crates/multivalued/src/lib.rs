@@ -34,6 +34,7 @@
 mod assignment;
 mod baseline;
 mod batch;
+pub mod collective;
 mod conformal;
 mod data;
 pub mod distil;
@@ -54,6 +55,7 @@ mod temperature;
 pub mod train;
 mod verdict;
 
+pub use collective::{Collective, Ranks};
 pub use conformal::Coverage;
 pub use data::{Collection, Splits};
 pub use error::{Error, Result};

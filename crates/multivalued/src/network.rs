@@ -3,11 +3,12 @@
 use crate::Result;
 use crate::baseline::{ProbabilisticUnet, Unet};
 use crate::batch::Batch;
+use crate::collective::Ranks;
 use crate::error::caught;
 use crate::model::Model;
 use crate::predict::{predict_batch, tensor_of};
 use crate::recipe::{MethodKind, Recipe};
-use crate::train::{Losses, StepResult, forward, step};
+use crate::train::{Among, Losses, StepResult, forward, step};
 use multivalued_data::{Image, Prediction};
 use multivalued_engine::{Adam, Device, Listed, Parameters, Tape, Tensor, Var};
 
@@ -93,11 +94,12 @@ impl Network {
         batch: &Batch,
         number: u64,
         progress: f32,
+        among: Among,
     ) -> StepResult {
         match &mut self.0 {
-            Kind::Multivalued(model) => step(model, adam, recipe, batch, number, progress),
-            Kind::ProbabilisticUnet(network) => network.step(adam, recipe, batch, number, progress),
-            Kind::Unet(network) => network.step(adam, recipe, batch, number, progress),
+            Kind::Multivalued(model) => step(model, adam, recipe, batch, number, progress, among),
+            Kind::ProbabilisticUnet(network) => network.step(adam, recipe, batch, number, progress, among),
+            Kind::Unet(network) => network.step(adam, recipe, batch, number, progress, among),
         }
     }
 
@@ -109,10 +111,10 @@ impl Network {
         number: u64,
         progress: f32,
     ) -> Vec<Listed> {
-        let tape = Tape::timed(self.parameters());
+        let (tape, alone) = (Tape::timed(self.parameters()), Ranks::alone());
         let losses: Losses = match &self.0 {
-            Kind::Multivalued(model) => forward(model, &tape, recipe, batch, progress).losses,
-            Kind::ProbabilisticUnet(network) => network.step_losses(&tape, recipe, batch, number),
+            Kind::Multivalued(model) => forward(model, &tape, recipe, batch, progress, &alone).losses,
+            Kind::ProbabilisticUnet(network) => network.step_losses(&tape, recipe, batch, number, &alone),
             Kind::Unet(network) => network.losses(&tape, recipe, batch),
         };
         let total = losses.total();

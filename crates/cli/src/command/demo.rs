@@ -22,6 +22,7 @@ use crate::run::evaluation::Evaluation;
 use crate::run::model::RunModel;
 use crate::run::observer::{Observer, Terminal};
 use crate::run::reader::Reader;
+use crate::run::team::Team;
 use crate::run::training::Training;
 use crate::shipped;
 use crate::terminal::{complain, say, say_lines};
@@ -73,10 +74,11 @@ impl Demo {
         let device = self.device.open(recipe.train.precision)?;
         let (recipe, reader) = (recipe.into(), Reader::new(None));
         let save_every = Duration::from_secs(30);
-        let training = Training { run, recipe: &recipe, device: &device, save_every, reader: &reader };
+        let (device, reader, team) = (&device, &reader, &Team::default());
+        let training = Training { run, recipe: &recipe, device, save_every, reader, team };
         let evaluation = conclude(run, training.scored(page)?)?;
         let Some(told) = sentence(&evaluation) else { return Ok(()) };
-        page.finish(&RunModel::of_run(run, &device)?, &told)?;
+        page.finish(&RunModel::of_run(run, device)?, &told)?;
         say_lines(&format!(
             "\n{told}\nOpen {} in a browser, then train on your own data: multivalued train --help",
             run.demo_page().display()

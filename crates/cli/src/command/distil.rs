@@ -11,6 +11,7 @@ use super::train::Train;
 use crate::device::DeviceChoice;
 use crate::exit::Outcome;
 use crate::run::model::RunModel;
+use crate::run::team::Team;
 
 /// Train one model, the student, from the answers of another, such as a mixture, and from annotations
 #[derive(Debug, Args)]
@@ -73,6 +74,7 @@ impl Distil {
             out: Some(self.out),
             resume: false,
             save_every: 30.0,
+            team: Team::default(),
         }
         .run()
     }

@@ -22,6 +22,7 @@ mod validate;
 use clap::{Parser, Subcommand};
 
 use crate::exit::Outcome;
+use crate::run::team::Team;
 
 /// Learn dynamic multi-valued mappings: one image in, a varying set of plausible masks with honest
 /// probabilities out.
@@ -58,8 +59,11 @@ enum Command {
 }
 
 impl Program {
-    /// Runs the command that was given.
-    pub fn run(self) -> Outcome {
+    /// Runs the command that was given; a training as one of several processes where `team` says so.
+    pub fn run(mut self, team: Team) -> Outcome {
+        if let Command::Train(train) = &mut self.command {
+            train.team = team;
+        }
         match self.command {
             Command::Demo(command) => command.run(),
             Command::Generate(command) => command.run(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use multivalued::Recipe;
 use multivalued::mixture::MOST_MEMBERS;
-use multivalued::recipe::{BUILT_IN, DataRecipe};
+use multivalued::recipe::{BUILT_IN, DataRecipe, Precision};
 use multivalued_engine::Device;
 
 use super::options::Loading;
@@ -18,10 +18,11 @@ use crate::run::RunFolder;
 use crate::run::difference::changes;
 use crate::run::evaluation::Evaluation;
 use crate::run::model::RunModel;
-use crate::run::observer::Terminal;
+use crate::run::observer::{Observer, Quiet, Terminal};
 use crate::run::reader::Reader;
+use crate::run::team::{Order, Team};
 use crate::run::training::Training;
-use crate::terminal::{complain, say, say_lines};
+use crate::terminal::{complain, heard_by, say, say_lines};
 
 /// Train a model, then evaluate it and write its report page
 #[derive(Debug, Args)]
@@ -67,6 +68,9 @@ pub struct Train {
     /// Seconds between checkpoints
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     pub save_every: f64,
+    /// Who train together; told by whoever starts several processes
+    #[arg(skip)]
+    pub team: Team,
 }
 
 fn after_help() -> String {
@@ -85,10 +89,52 @@ impl Train {
     /// Runs the command.
     pub fn run(&self) -> Outcome {
         let reader = self.loading.reader();
-        let prepared = self.prepared(&reader)?;
-        let scored = prepared.training(&reader).scored(&mut Terminal::default())?;
-        conclude(&prepared.run, scored)?;
+        if !self.team.ranks().leads() {
+            return heard_by(|_| (), || self.follow(&reader, &mut Quiet::default())).map(|_| ());
+        }
+        let (run, scored) = self.scored(&reader, &mut Terminal::default())?;
+        conclude(&run, scored?)?;
         Ok(())
+    }
+
+    /// Trains as the options say. Gives the run's folder, and how the training ended.
+    pub fn scored(
+        &self,
+        reader: &Reader,
+        observer: &mut dyn Observer,
+    ) -> Outcome<(RunFolder, Outcome<Option<Evaluation>>)> {
+        let scored = self.prepared(reader).map(|prepared| {
+            let scored = prepared.training(reader).scored(observer);
+            (prepared.run, scored)
+        });
+        // What happened before is what matters.
+        match (&scored, self.team.dismiss()) {
+            (Ok((_, Ok(_))), Err(failure)) => Err(failure),
+            _ => scored,
+        }
+    }
+
+    /// Trains as rank 0 says, until it says no more. Gives the run's folder, into which rank 0 writes; none where it
+    /// has nothing to train.
+    pub fn follow(&self, reader: &Reader, observer: &mut dyn Observer) -> Outcome<Option<RunFolder>> {
+        let (mut opened, mut last): (Option<(_, Device)>, _) = (None, None);
+        while let Some(Order { run, recipe }) = self.team.next()? {
+            let precision = recipe.recipe.train.precision;
+            let device = match opened.take().filter(|(of, _)| *of == precision) {
+                Some((_, device)) => device,
+                None => self.open(precision)?,
+            };
+            let (save_every, team) = (Duration::MAX, &self.team);
+            Training { run: &run, recipe: &recipe, device: &device, save_every, reader, team }
+                .follow(observer)?;
+            (opened, last) = (Some((precision, device)), Some(run));
+        }
+        Ok(last)
+    }
+
+    /// The device that was asked for.
+    fn open(&self, precision: Precision) -> Outcome<Device> {
+        self.device.of_rank(self.team.local()).open(precision)
     }
 
     /// Everything that the options ask for, before the first step: a plan where no recipe is named. A reader that
@@ -124,12 +170,12 @@ impl Train {
                         format!("was begun with --folds {}, not {folds}; leave it away", recipe.data.folds);
                     return Err(Failure::user(out.display(), reason));
                 }
-                let device = self.device.open(recipe.train.precision)?;
+                let device = self.open(recipe.train.precision)?;
                 // As it was written, comments included.
                 (RecipeText { text: folder::read_text(&run.recipe())?, recipe }, device)
             }
             (false, Some(recipe), _) => {
-                let device = self.device.open(recipe.train.precision)?;
+                let device = self.open(recipe.train.precision)?;
                 (RecipeText::from(recipe), device)
             }
             (false, None, Some(data)) => self.planned(data, reader)?,
@@ -137,7 +183,7 @@ impl Train {
                 return Err(RunFolder::open(&out).err().unwrap_or(Failure::OutputClosed));
             }
         };
-        Ok(Prepared { run, recipe, device, save_every })
+        Ok(Prepared { run, recipe, device, save_every, team: self.team.clone() })
     }
 
     /// What the run is called where no folder is named: after its recipe, or after its data.
@@ -170,7 +216,7 @@ impl Train {
             wanted.set(set)?;
         }
         wanted.data.folds = self.folds.unwrap_or(wanted.data.folds);
-        let device = self.device.open(wanted.train.precision)?;
+        let device = self.open(wanted.train.precision)?;
         let from = self.from.as_deref().map(|from| RunModel::of_path(from, &Device::cpu())).transpose()?;
         let from = from.as_ref().map(|model| &model.recipe().model);
         let mut plan = planned(&wanted.data, reader, self.minutes_each(&wanted), from, &device)?;
@@ -231,13 +277,14 @@ pub struct Prepared {
     /// What computes.
     pub device: Device,
     save_every: Duration,
+    team: Team,
 }
 
 impl Prepared {
     /// The training itself, with the reader it was prepared by.
     pub fn training<'a>(&'a self, reader: &'a Reader) -> Training<'a> {
-        let Self { run, recipe, device, save_every } = self;
-        Training { run, recipe, device, save_every: *save_every, reader }
+        let Self { run, recipe, device, save_every, team } = self;
+        Training { run, recipe, device, save_every: *save_every, reader, team }
     }
 }
 

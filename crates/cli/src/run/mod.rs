@@ -17,6 +17,7 @@ pub mod model;
 pub mod observer;
 pub mod progress;
 pub mod reader;
+pub mod team;
 pub mod training;
 
 use std::fs::{File, TryLockError};

@@ -43,6 +43,35 @@ pub struct Terminal {
     during: Option<(Progress, Interrupt)>,
 }
 
+/// Only signals are listened to: for those who follow another process that shows the progress.
+#[derive(Debug, Default)]
+pub struct Quiet {
+    during: Option<Interrupt>,
+}
+
+impl Observer for Quiet {
+    fn begin(&mut self, run: &RunFolder, _: u64, _: Option<u64>, _: u64) -> Outcome {
+        self.during = Some(Interrupt::listen(run)?);
+        Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    fn step(&mut self, _: u64, _: u64, _: f32, _: &Numbers) {}
+
+    fn epoch(&mut self, _: u64, _: u64, _: f32, _: &Numbers) {}
+
+    fn asks_to_stop(&mut self) -> bool {
+        self.during.as_ref().is_some_and(Interrupt::is_asked)
+    }
+
+    fn end(&mut self) -> bool {
+        self.during.take().is_some_and(|interrupt| interrupt.end())
+    }
+}
+
 impl Observer for Terminal {
     fn begin(&mut self, run: &RunFolder, step: u64, total: Option<u64>, steps_per_epoch: u64) -> Outcome {
         self.during = Some((Progress::new(step, total, steps_per_epoch), Interrupt::listen(run)?));

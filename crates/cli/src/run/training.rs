@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use multivalued::Splits;
 use multivalued::distil::taught;
 use multivalued::predict::predict_cases;
 use multivalued::recipe::{PredictRecipe, TrainRecipe};
 use multivalued::train::{EpochLog, LossTerms, Trainer, checkpoint};
+use multivalued::{Recipe, Splits};
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::{Case, CaseList, Prediction};
 use multivalued_engine::Device;
@@ -21,6 +21,7 @@ use super::model::RunModel;
 use super::observer::Observer;
 use super::progress::{Pace, clock};
 use super::reader::Reader;
+use super::team::Team;
 use super::{Lock, RunFolder};
 use crate::command::train::RecipeText;
 use crate::device;
@@ -49,6 +50,8 @@ pub struct Training<'a> {
     pub save_every: Duration,
     /// Who reads its data.
     pub reader: &'a Reader,
+    /// Who train it together.
+    pub team: &'a Team,
 }
 
 impl Training<'_> {
@@ -76,35 +79,34 @@ impl Training<'_> {
     /// Trains to the end, from the last checkpoint where there is one.
     fn run(&self, lock: &Lock, observer: &mut dyn Observer) -> Outcome {
         let recipe = &self.recipe.recipe;
-        let Splits { train, validation, hash, skipped, notes, .. } = self.reader.splits(&recipe.data)?;
-        tell_notes(&notes);
-        tell_skipped(&skipped);
-        let fingerprint = (!train.is_empty()).then(|| Fingerprint::of(&train)).transpose()?;
-        let shown = validation.select(0..validation.len().min(SHOWN)).to_vec()?;
-        let train = if recipe.train.teacher.is_empty() { train } else { self.taught(&train)? };
         let last = self.run.last();
-        // A folder without a complete checkpoint is an error, not a reason to begin anew.
-        let mut trainer = match checkpoint::exists(&last) || last.exists() {
-            true => Trainer::resume(&last, train, validation, &hash, self.device)?,
-            false => {
-                let mut trainer = Trainer::new(recipe, train, validation, self.device)?;
-                if !recipe.train.from.is_empty() {
-                    self.start_from(&mut trainer)?;
-                    // What it started from is not needed again, whenever the process ends.
-                    trainer.save(&last, &hash)?;
+        self.team.announce(self.run, self.recipe)?;
+        let (mut trainer, Begun { hash, fingerprint, shown }) =
+            self.begun(|recipe, train, validation, hash| {
+                // A folder without a complete checkpoint is an error, not a reason to begin anew.
+                let trainer = match checkpoint::exists(&last) || last.exists() {
+                    true => Trainer::resume(&last, train, validation, hash, self.device)?,
+                    false => {
+                        let mut trainer = Trainer::new(recipe, train, validation, self.device)?;
+                        if !recipe.train.from.is_empty() {
+                            self.start_from(&mut trainer)?;
+                            // What it started from is not needed again, whenever the process ends.
+                            trainer.save(&last, hash)?;
+                        }
+                        trainer
+                    }
+                };
+                match trainer.recipe() == recipe {
+                    true => Ok(trainer),
+                    false => Err(Failure::user(
+                        last.display(),
+                        format!(
+                            "was trained by another recipe than recipe.toml says ({}); restore one of them",
+                            changes(trainer.recipe(), recipe)
+                        ),
+                    )),
                 }
-                trainer
-            }
-        };
-        if trainer.recipe() != recipe {
-            return Err(Failure::user(
-                last.display(),
-                format!(
-                    "was trained by another recipe than recipe.toml says ({}); restore one of them",
-                    changes(trainer.recipe(), recipe)
-                ),
-            ));
-        }
+            })?;
         folder::write(&self.run.recipe(), self.recipe.text.as_bytes())?;
         if let Some(fingerprint) = fingerprint {
             folder::write(&self.run.fingerprint(), fingerprint.to_json().as_bytes())?;
@@ -119,6 +121,10 @@ impl Training<'_> {
         watch.observer.begin(self.run, trainer.steps(), trainer.total_steps(), trainer.steps_per_epoch())?;
         watch.log.write(&self.start(&trainer, &hash))?;
         let trained = self.steps(&mut trainer, &mut watch, &shown, &hash);
+        if trained.is_ok() {
+            self.team.is_done();
+        }
+        let trained = self.kept(trained, &mut trainer, &hash);
         let asked = watch.observer.end();
         let reason = match &trained {
             Ok(()) if trainer.is_out_of_patience() => {
@@ -126,6 +132,7 @@ impl Training<'_> {
             }
             Ok(()) => "finished".to_owned(),
             Err(Failure::Interrupted(_)) => "interrupted".to_owned(),
+            Err(Failure::Lost(_)) => "interrupted: another rank was lost".to_owned(),
             Err(failure) => failure.message().unwrap_or("stopped").to_owned(),
         };
         // Where the disk is full the first error is the one to tell.
@@ -140,6 +147,35 @@ impl Training<'_> {
                 self.run.path().display()
             ))),
         }
+    }
+
+    /// Reads the data and makes the trainer, which then has the same state on all ranks.
+    pub(super) fn begun(
+        &self,
+        make: impl FnOnce(&Recipe, CaseList, CaseList, &str) -> Outcome<Trainer>,
+    ) -> Outcome<(Trainer, Begun)> {
+        let recipe = &self.recipe.recipe;
+        let Splits { train, validation, hash, skipped, notes, .. } = self.reader.splits(&recipe.data)?;
+        tell_notes(&notes);
+        tell_skipped(&skipped);
+        let fingerprint = (!train.is_empty()).then(|| Fingerprint::of(&train)).transpose()?;
+        let shown = validation.select(0..validation.len().min(SHOWN)).to_vec()?;
+        let train = if recipe.train.teacher.is_empty() { train } else { self.taught(&train)? };
+        self.team.agree_on_data(&hash, &train)?;
+        let mut trainer = make(recipe, train, validation, &hash)?;
+        trainer.join(self.team.ranks())?;
+        Ok((trainer, Begun { hash, fingerprint, shown }))
+    }
+
+    /// Saves the state that a lost rank has left, which is the one after the last complete step.
+    fn kept(&self, trained: Outcome, trainer: &mut Trainer, data_hash: &str) -> Outcome {
+        let Err(Failure::Lost(reason)) = trained else { return trained };
+        trainer.save(&self.run.last(), data_hash)?;
+        Err(Failure::Lost(format!(
+            "{}: {reason}; saved at step {}; go on with --resume --out {0}, with any number of ranks",
+            self.run.path().display(),
+            trainer.steps(),
+        )))
     }
 
     /// The training cases with what the recipe's teacher says of them.
@@ -192,7 +228,11 @@ impl Training<'_> {
 
     fn steps(&self, trainer: &mut Trainer, watch: &mut Watch, shown: &[Case], data_hash: &str) -> Outcome {
         let mut saved = Instant::now();
+        let alone = self.team.ranks().are_alone();
         while !trainer.is_finished() {
+            if !alone {
+                trainer.ask_to_stop(watch.observer.asks_to_stop());
+            }
             let done = trainer.step()?;
             let epoch = done.step.div_ceil(trainer.steps_per_epoch());
             watch.step(done.step, epoch, done.progress, &done.terms)?;
@@ -212,7 +252,8 @@ impl Training<'_> {
                 let said = answers(trainer, shown)?;
                 watch.observer.answers(done.step, done.progress, shown, &said);
             }
-            if watch.observer.asks_to_stop() {
+            // Several ranks stop after the same step.
+            if if alone { watch.observer.asks_to_stop() } else { done.stop } {
                 trainer.save(&self.run.last(), data_hash)?;
                 return Err(Failure::Interrupted(format!(
                     "{}: saved at step {} after {}; go on with --resume --out {0}",
@@ -241,6 +282,14 @@ impl Training<'_> {
         }
         Ok(())
     }
+}
+
+/// What was found out before the first step.
+pub(super) struct Begun {
+    hash: String,
+    fingerprint: Option<Fingerprint>,
+    /// The first validation cases.
+    shown: Vec<Case>,
 }
 
 /// All who want to know how it goes.
@@ -314,8 +363,6 @@ fn answers(trainer: &mut Trainer, cases: &[Case]) -> Outcome<Vec<Prediction>> {
 
 #[cfg(test)]
 mod tests {
-    use multivalued::Recipe;
-
     use super::*;
     use crate::log;
     use crate::run::observer::Terminal;
@@ -340,7 +387,8 @@ mod tests {
         }
         let save_every = Duration::from_secs(600);
         let recipe = RecipeText::from(recipe);
-        let training = Training { run: &run, recipe: &recipe, device: &device, save_every, reader: &reader };
+        let (device, reader, team) = (&device, &reader, &Team::default());
+        let training = Training { run: &run, recipe: &recipe, device, save_every, reader, team };
         let ended = training.run(&lock, &mut Terminal::default());
         let told = matches!(&ended, Err(Failure::Memory(told)) if told.contains("out of memory"));
         assert!(told, "{ended:?}");

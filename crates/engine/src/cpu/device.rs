@@ -81,6 +81,19 @@ impl Memory for Cpu {
         tensors.iter().map(|tensor| tensor.values().to_vec()).collect()
     }
 
+    fn join(&self, parts: Vec<(usize, Tensor)>, len: usize) -> Tensor {
+        self.filled(Shape::from([len]), |out| {
+            out.fill(0.0);
+            for (first, part) in &parts {
+                out[*first..][..part.shape().volume()].copy_from_slice(part.values());
+            }
+        })
+    }
+
+    fn part(&self, x: &Tensor, first: usize, shape: Shape) -> Tensor {
+        self.filled(shape, |out| out.copy_from_slice(&x.values()[first..][..shape.volume()]))
+    }
+
     fn synchronise(&self) {}
 
     fn allocations(&self) -> usize {

@@ -10,6 +10,7 @@ use super::pool::{Pinned, Pool, Spare, size_class};
 use super::program;
 use super::timer::Timer;
 use crate::backend::Element;
+use crate::joined::CudaMemory;
 use crate::tensor::OTHER_DEVICE;
 use cudarc::driver::sys::{self, CUresult};
 use rayon::prelude::*;
@@ -138,6 +139,11 @@ impl Cuda {
     /// Whether the kernels for Hopper are there.
     pub(crate) fn hopper(&self) -> bool {
         self.0.hopper
+    }
+
+    /// Values at an address of its memory, as others see them.
+    pub(crate) fn memory(&self, address: u64, count: usize) -> CudaMemory {
+        CudaMemory { address, count, device: self.0.number as usize, stream: self.0.stream as u64 }
     }
 
     /// The queue of all work but a [`Stage`](super::Stage)'s copies.

@@ -17,6 +17,8 @@ pub(crate) struct Buffer {
     /// Of a parameter's gradient: what is still to be added up. Whoever asks where the values lie has it done; Adam
     /// does so for all gradients at once.
     unsummed: Mutex<Option<Box<Parts>>>,
+    /// Whose memory it is a part of, where it is.
+    whole: Option<Arc<Buffer>>,
 }
 
 /// Partial sums [count, values].
@@ -29,7 +31,15 @@ impl Buffer {
     pub fn new(cuda: &Cuda, len: usize, element: Element) -> Self {
         let pointer = cuda.allocate(len * element.size());
         let (casts, unsummed) = (Default::default(), Mutex::default());
-        Self { cuda: cuda.clone(), pointer, len, element, casts, unsummed }
+        Self { cuda: cuda.clone(), pointer, len, element, casts, unsummed, whole: None }
+    }
+
+    /// Some values of another buffer, in the same memory.
+    pub fn part(whole: &Arc<Self>, first: usize, len: usize) -> Self {
+        let (cuda, element) = (whole.cuda.clone(), whole.element);
+        let pointer = whole.pointer() + (first * element.size()) as u64;
+        let (casts, unsummed) = (Default::default(), Mutex::default());
+        Self { cuda, pointer, len, element, casts, unsummed, whole: Some(whole.clone()) }
     }
 
     /// f32 values that are sums of parts, to be added up when they are needed.
@@ -99,6 +109,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.cuda.give_back(self.pointer, self.len * self.element.size());
+        if self.whole.is_none() {
+            self.cuda.give_back(self.pointer, self.len * self.element.size());
+        }
     }
 }

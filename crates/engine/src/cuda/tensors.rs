@@ -70,6 +70,18 @@ impl Memory for Cuda {
         values
     }
 
+    fn join(&self, parts: Vec<(usize, Tensor)>, len: usize) -> Tensor {
+        let out = self.full(Shape::from([len]), 0.0);
+        let to = self.own(buffer(&out));
+        let place = |(first, part)| (to + 4 * first as u64, self.cast(part, Element::F32));
+        self.sum_to(&parts.into_iter().map(place).collect::<Vec<_>>());
+        out
+    }
+
+    fn part(&self, x: &Tensor, first: usize, shape: Shape) -> Tensor {
+        x.of_gpu_part(first, shape)
+    }
+
     fn synchronise(&self) {
         Self::synchronise(self);
     }

@@ -72,19 +72,53 @@ impl Cuda {
     /// Adds up all that is still to be added up of some tensors, in one launch: each of its own would take longer to
     /// start than to run.
     fn sum_all(&self, tensors: &[Tensor]) {
-        let (mut kept, mut table, mut blocks) = (Vec::new(), Vec::new(), 0);
-        for held in tensors.iter().map(buffer) {
-            let Some(parts) = held.take_parts() else { continue };
-            let Parts { partial, count } = *parts;
-            let (partial_at, out, size) = (self.own(&partial), self.own(held), held.len());
-            let (parts, first_block) = (count as i32, blocks as u32);
-            table.push(Summed { partial: partial_at, out, size: size as i64, parts, first_block });
-            blocks += size.div_ceil(SUMS);
-            kept.push(partial);
-        }
-        if table.is_empty() {
+        let unsummed = tensors.iter().map(buffer).filter_map(|held| {
+            let parts = held.take_parts()?;
+            Some((parts.partial, parts.count, held.len(), self.own(held)))
+        });
+        let (kept, rows): (Vec<Buffer>, Vec<_>) = unsummed
+            .map(|(partial, count, size, out)| {
+                let row = (self.own(&partial), count, size, out);
+                (partial, row)
+            })
+            .unzip();
+        self.sum_rows(&rows);
+        drop(kept);
+    }
+
+    /// Writes each tensor's values to an address, in one launch; what is still to be added up is added up there and
+    /// not in the tensor, which is spent.
+    pub(super) fn sum_to(&self, tensors: &[(u64, Tensor)]) {
+        let mut kept = Vec::new();
+        let row = |(out, tensor): &(u64, Tensor)| {
+            let held = buffer(tensor);
+            let (at, count) = match held.take_parts() {
+                Some(parts) => {
+                    let Parts { partial, count } = *parts;
+                    let at = self.own(&partial);
+                    kept.push(partial);
+                    (at, count)
+                }
+                None => (self.own(held), 1),
+            };
+            (at, count, held.len(), *out)
+        };
+        let rows: Vec<_> = tensors.iter().map(row).collect();
+        self.sum_rows(&rows);
+    }
+
+    /// Adds up partial sums [count, size], given by their address, count, size and the sums' own address.
+    fn sum_rows(&self, rows: &[(u64, usize, usize, u64)]) {
+        if rows.is_empty() {
             return;
         }
+        let mut blocks = 0;
+        let row = |&(partial, count, size, out): &(u64, usize, usize, u64)| {
+            let first_block = blocks as u32;
+            blocks += size.div_ceil(SUMS);
+            Summed { partial, out, size: size as i64, parts: count as i32, first_block }
+        };
+        let table: Vec<Summed> = rows.iter().map(row).collect();
         let held = Buffer::upload(self, bytemuck::cast_slice(&table));
         self.launch("sum_many", Grid::blocks(blocks, 1, 1), &[held.arg(), Arg::size(table.len())]);
     }

@@ -8,6 +8,7 @@
 mod bias;
 mod conv;
 mod elementwise;
+mod elsewhere;
 mod group_norm;
 mod join;
 mod loss;
@@ -22,6 +23,7 @@ use crate::tensor::Tensor;
 use bias::SampleBias;
 use conv::Conv;
 use elementwise::{Arithmetic, Pointwise, StraightThrough};
+use elsewhere::Elsewhere;
 use group_norm::GroupNorm;
 use join::{Concat, GatherRows, Reshape};
 use loss::{CrossEntropy, RowDistance, Softmax};
@@ -90,6 +92,7 @@ operations!(
     Concat,
     Conv,
     CrossEntropy,
+    Elsewhere,
     GatherRows,
     GroupNorm,
     L2Normalise,

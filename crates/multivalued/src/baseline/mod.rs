@@ -13,7 +13,7 @@ pub(crate) use probabilistic_unet::ProbabilisticUnet;
 pub(crate) use unet::Unet;
 
 use crate::batch::Batch;
-use crate::train::{Losses, StepResult, update_and_read};
+use crate::train::{Among, Losses, Part, StepResult, update_and_read};
 use multivalued_engine::{Adam, Parameters, Tape, Tensor, Var};
 
 /// Moves the parameters against the loss, unless it is not finite.
@@ -23,11 +23,13 @@ fn descend(
     parameters: &mut Parameters,
     adam: &mut Adam,
     rate: f32,
+    (batch, among): (&Batch, Among),
 ) -> StepResult {
     let total = losses.total();
-    let gradients = tape.backward(&total);
-    let read = update_and_read(adam, parameters, &gradients, rate, (total.tensor(), losses), &[]);
-    StepResult::without_codes(&read)
+    let gradients = among.gradients(tape, &total, batch);
+    let total = total.into_tensor();
+    let part = Part { gradients, total, losses, statistics: None, h: None, targets: Vec::new() };
+    StepResult::without_codes(&update_and_read(adam, parameters, among.whole(batch, part), rate))
 }
 
 /// Each annotation's share of the batch's loss: its weight, averaged over images.

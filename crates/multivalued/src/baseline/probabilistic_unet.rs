@@ -16,12 +16,13 @@ use super::unet::Body;
 use super::{Losses, descend, shares};
 use crate::Result;
 use crate::batch::Batch;
+use crate::collective::Ranks;
 use crate::loss::cross_entropy_sum;
 use crate::model::Init;
 use crate::predict::{masks_of, outputs_together};
 use crate::recipe::{MethodRecipe, Recipe};
-use crate::train::StepResult;
 use crate::train::schedule::learning_rate;
+use crate::train::{Among, StepResult, of_all_ranks};
 use multivalued_data::draw::Draw;
 use multivalued_data::{Hypothesis, Mask, Prediction};
 use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
@@ -65,19 +66,46 @@ impl ProbabilisticUnet {
         batch: &Batch,
         step: u64,
         progress: f32,
+        among: Among,
     ) -> StepResult {
         let tape = Tape::recording(&self.parameters);
-        let losses = self.step_losses(&tape, recipe, batch, step);
-        descend(tape, losses, &mut self.parameters, adam, learning_rate(&recipe.train, step, progress))
+        let losses = self.step_losses(&tape, recipe, batch, step, among.ranks);
+        let rate = learning_rate(&recipe.train, step, progress);
+        descend(tape, losses, &mut self.parameters, adam, rate, (batch, among))
     }
 
     /// The losses of a step, whose latent noise depends on its number.
-    pub fn step_losses(&self, tape: &Tape, recipe: &Recipe, batch: &Batch, step: u64) -> Losses {
-        self.losses(tape, batch, &mut Draw::new(recipe.train.seed, &["latent"], step))
+    pub fn step_losses(
+        &self,
+        tape: &Tape,
+        recipe: &Recipe,
+        batch: &Batch,
+        step: u64,
+        ranks: &Ranks,
+    ) -> Losses {
+        let mut draw = Draw::new(recipe.train.seed, &["latent"], step);
+        if ranks.are_alone() {
+            return self.losses(tape, batch, &mut draw);
+        }
+        // The noise of a pair is that of its place in the whole batch, where every image has as many rows.
+        let (own, all) = (batch.per_image, of_all_ranks(ranks, batch.per_image, 0).0);
+        let latent = self.method.latent_dim;
+        (0..batch.own.start * all * latent).for_each(|_| _ = draw.bell());
+        let image: Vec<f32> = (0..batch.own.len() * all * latent).map(|_| draw.bell() as f32).collect();
+        let noise: Vec<f32> =
+            image.chunks_exact(all * latent).flat_map(|rows| rows[..own * latent].iter().copied()).collect();
+        let noise = Tensor::from_slice(&self.device, [batch.own.len() * own, latent], &noise);
+        self.losses_by(tape, batch, noise)
     }
 
     /// The evidence bound, negated, of a batch's pairs of image and annotation.
     pub(super) fn losses(&self, tape: &Tape, batch: &Batch, draw: &mut Draw) -> Losses {
+        let pairs = batch.annotations.shape()[0];
+        self.losses_by(tape, batch, noise(&self.device, pairs, self.method.latent_dim, draw))
+    }
+
+    /// The same by given noise [pairs, latent dimensions].
+    fn losses_by(&self, tape: &Tape, batch: &Batch, noise: Tensor) -> Losses {
         let images = Var::constant(batch.images.clone());
         let [_, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
         let pairs = batch.annotations.shape()[0];
@@ -92,7 +120,7 @@ impl ProbabilisticUnet {
             mean: prior.mean.gather_rows(&rows),
             log_deviation: prior.log_deviation.gather_rows(&rows),
         };
-        let z = posterior.sample(noise(&self.device, pairs, self.method.latent_dim, draw));
+        let z = posterior.sample(noise);
         let features = self.body.features(tape, &images);
         let logits = self.body.generator.generate(tape, &features, &z);
 

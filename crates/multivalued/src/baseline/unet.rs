@@ -7,8 +7,8 @@ use crate::loss;
 use crate::model::{Decoded, Generator, ImageEncoder, Init};
 use crate::predict::masks_of;
 use crate::recipe::{ModelRecipe, Recipe};
-use crate::train::StepResult;
 use crate::train::schedule::learning_rate;
+use crate::train::{Among, StepResult};
 use multivalued_data::{Hypothesis, Prediction};
 use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
 
@@ -61,10 +61,12 @@ impl Unet {
         batch: &Batch,
         step: u64,
         progress: f32,
+        among: Among,
     ) -> StepResult {
         let tape = Tape::recording(&self.parameters);
         let losses = self.losses(&tape, recipe, batch);
-        descend(tape, losses, &mut self.parameters, adam, learning_rate(&recipe.train, step, progress))
+        let rate = learning_rate(&recipe.train, step, progress);
+        descend(tape, losses, &mut self.parameters, adam, rate, (batch, among))
     }
 
     /// The recipe's distance from the output to the mean of the image's annotations: with cross-entropy

@@ -82,10 +82,11 @@ impl Resident {
 
     /// The batch of a step.
     pub fn batch(&self, set: &TrainingSet, step: u64) -> Batch {
-        let order = set.order.of_step(step);
-        let changes: Vec<_> = (0..order.len()).map(|place| set.drawn(step, place)).collect();
-        let chosen: Vec<&Annotations> = order.iter().map(|&case| &self.cases[case]).collect();
-        let (frame, drawn) = set.frame(step, &chosen, order);
+        let (order, own) = set.of_step(step);
+        let changes: Vec<_> = own.clone().map(|place| set.drawn(step, place)).collect();
+        let own_cases = order[own.clone()].to_vec();
+        let chosen: Vec<&Annotations> = own_cases.iter().map(|&case| &self.cases[case]).collect();
+        let (frame, drawn) = set.frame(step, &chosen, order, own);
         let placements: Vec<Placement> = changes.iter().map(|change| change.placement(self.size)).collect();
         let [width, height] = placements[0].size;
         let pick = |image: Option<usize>, placement: &Placement| {
@@ -93,8 +94,8 @@ impl Resident {
             Pick { image, from, matrix }
         };
         let images: Vec<Pick> =
-            frame.cases.iter().zip(&placements).map(|(&case, place)| pick(Some(case), place)).collect();
-        let annotations: Vec<Pick> = (frame.cases.iter().zip(&placements).zip(&drawn))
+            own_cases.iter().zip(&placements).map(|(&case, place)| pick(Some(case), place)).collect();
+        let annotations: Vec<Pick> = (own_cases.iter().zip(&placements).zip(&drawn))
             .flat_map(|((&case, placement), drawn)| {
                 let image = move |k| drawn.get(k).map(|(i, _)| self.first[case] + i);
                 (0..frame.per_image).map(move |k| pick(image(k), placement))

@@ -108,22 +108,28 @@ impl Codebook {
         (rows.flat_map(of_row).collect(), others)
     }
 
-    /// What becomes of the codes after a step: they follow the embeddings where an average is wanted, then make a
-    /// covariance step. Nothing moves yet, so that a step whose parameters have moved needs no more memory.
+    /// What a batch says of each code: its hits, and the sum of the embeddings assigned to it.
     ///
     /// # Shapes
-    /// responsibilities [batch, code_count], embeddings [batch, code_dim]
-    pub fn update(
-        &self,
-        parameters: &Parameters,
-        responsibilities: &[f32],
-        embeddings: &Tensor,
-        rule: &Update,
-    ) -> Updated {
+    /// responsibilities [batch, code_count], embeddings [batch, code_dim] → [code_count], [code_count, code_dim]
+    pub fn statistics(&self, responsibilities: &[f32], embeddings: &Tensor) -> [Tensor; 2] {
+        let (device, n) = (embeddings.device(), self.count);
+        let mut hits = vec![0.0f32; n];
+        let rows = responsibilities.chunks_exact(n);
+        rows.for_each(|row| hits.iter_mut().zip(row).for_each(|(hit, r)| *hit += r));
+        let hits = Tensor::from_slice(&device, [n], &hits);
+        let r = Tensor::from_slice(&device, [responsibilities.len() / n, n], responsibilities);
+        let sums = Var::constant(r).transpose().matmul(&Var::constant(embeddings.clone()));
+        [hits, sums.into_tensor()]
+    }
+
+    /// What becomes of the codes after a step: they follow the batch's statistics where an average is wanted, then make
+    /// a covariance step. Nothing moves yet, so that a step whose parameters have moved needs no more memory.
+    pub fn update(&self, parameters: &Parameters, statistics: Option<[Tensor; 2]>, rule: &Update) -> Updated {
         let [mut codes, mut usage] =
             [self.codes, self.usage].map(|id| Var::constant(parameters.get(id).tensor().clone()));
-        if let Some(decay) = rule.decay {
-            [codes, usage] = self.follow([codes, usage], responsibilities, embeddings, decay);
+        if let Some((decay, statistics)) = rule.decay.zip(statistics) {
+            [codes, usage] = self.follow([codes, usage], statistics, decay);
         }
         let (codes, covariance) = self.separate(&codes, &usage, rule);
         Updated { codes: codes.into_tensor(), usage: usage.into_tensor(), covariance }
@@ -145,20 +151,9 @@ impl Codebook {
     /// Paper: Algorithm 1, the exponential moving average. Differs: the paper recomputes c = m / n from
     /// two buffers, which undoes the covariance step at the next hit; this form keeps C as the only
     /// state, is the same algebra for m = n c, and leaves codes without a hit alone.
-    fn follow(
-        &self,
-        [codes, usage]: [Var; 2],
-        responsibilities: &[f32],
-        embeddings: &Tensor,
-        decay: f32,
-    ) -> [Var; 2] {
+    fn follow(&self, [codes, usage]: [Var; 2], statistics: [Tensor; 2], decay: f32) -> [Var; 2] {
         let (device, n) = (codes.device(), self.count);
-        let mut hits = vec![0.0f32; n];
-        let rows = responsibilities.chunks_exact(n);
-        rows.for_each(|row| hits.iter_mut().zip(row).for_each(|(hit, r)| *hit += r));
-        let hits = Var::constant(Tensor::from_slice(&device, [n], &hits));
-        let r = Tensor::from_slice(&device, [responsibilities.len() / n, n], responsibilities);
-        let sums = Var::constant(r).transpose().matmul(&Var::constant(embeddings.clone()));
+        let [hits, sums] = statistics.map(Var::constant);
         let usage = usage.scale(decay).add(&hits.scale(1.0 - decay));
         // (1 − κ) / max(n_j, 1e-3). A code without a hit has neither sum nor hits, and stays.
         let counts = usage.add_scalar(-1e-3).relu().add_scalar(1e-3);

@@ -2,6 +2,7 @@
 
 use super::blocks::{Init, Linear};
 use super::image_encoder::ImageEncoder;
+use crate::collective::{BATCH_STATISTICS, Ranks};
 use crate::recipe::ModelRecipe;
 use multivalued_engine::{Tape, Var};
 
@@ -28,14 +29,36 @@ impl PairEncoder {
         }
     }
 
-    /// Embeddings, normalised by their own batch. Only training needs them, so there are no running
-    /// statistics.
+    /// Embeddings, normalised by their own batch, those of other ranks included. Only training needs them, so there
+    /// are no running statistics.
     ///
     /// # Shapes
-    /// [batch, h, w, input channels], [batch, h, w, output channels] → [batch, code_dim]
-    pub fn forward(&self, tape: &Tape, image: &Var, annotation: &Var) -> Var {
+    /// [batch, h, w, input channels], [batch, h, w, output channels] → [batch, code_dim]; `rows` are the pairs of all
+    /// ranks
+    pub fn forward(&self, tape: &Tape, image: &Var, annotation: &Var, rows: usize, ranks: &Ranks) -> Var {
         let levels = self.encoder.forward(tape, &Var::concat_channels(&[image, annotation]));
         let pooled = levels[levels.len() - 1].global_average_pool();
-        self.projection.forward(tape, &pooled).batch_norm(EPSILON).0
+        let embedding = self.projection.forward(tape, &pooled);
+        match ranks.are_alone() {
+            true => embedding.batch_norm(EPSILON).0,
+            false => normalised(&embedding, rows, ranks),
+        }
     }
+}
+
+/// Batch normalisation by the statistics of all ranks' rows. The sums over ranks pass gradients on, so that each rank's
+/// rows get those of the others' losses, too.
+///
+/// # Shapes
+/// [own rows, features] → the same
+fn normalised(x: &Var, rows: usize, ranks: &Ranks) -> Var {
+    let columns = x.transpose(); // [features, own rows]
+    let mean_of =
+        |columns: &Var| ranks.summed(BATCH_STATISTICS, &columns.sum_rows()).scale(1.0 / rows as f32);
+    let across = |by_feature: &Var| by_feature.broadcast_rows(columns.shape());
+    let centred = columns.sub(&across(&mean_of(&columns)));
+    let variance = mean_of(&centred.mul(&centred));
+    // 1 / √(variance + ε)
+    let scale = variance.add_scalar(EPSILON).ln().scale(-0.5).exp();
+    centred.mul(&across(&scale)).transpose()
 }

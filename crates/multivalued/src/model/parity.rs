@@ -35,7 +35,8 @@ fn moving_average_of_the_codes() {
     let embeddings = Tensor::from_slice(&device, [5, 3], &wave(15, 0.9, 1.0, 0.0));
     for _ in 0..3 {
         let rule = Update { decay: Some(0.9), threshold: 1.0, step: 0.0 };
-        let updated = codebook.update(&parameters, &responsibilities, &embeddings, &rule);
+        let updated =
+            codebook.update(&parameters, Some(codebook.statistics(&responsibilities, &embeddings)), &rule);
         codebook.set(&mut parameters, updated);
     }
     assert_close("codes", &codebook.codes_of(&parameters), &golden["codes"], 1e-5);

@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::batch::{Batch, Sent, TrainingSet};
+use crate::collective::Ranks;
 use multivalued_data::Case;
 use multivalued_engine::{Device, Stage};
 use std::panic::resume_unwind;
@@ -30,6 +31,11 @@ impl Batches {
 
     pub fn set(&self) -> &TrainingSet {
         &self.set
+    }
+
+    /// From now on a batch is this rank's part of it.
+    pub fn share_among(&mut self, ranks: &Ranks) -> Result<()> {
+        Arc::get_mut(&mut self.set).expect("no batch is prepared before the first step").share_among(ranks)
     }
 
     /// The batch of a step. Only where the processor has nothing else to do, or would wait for the disk, is the

@@ -4,6 +4,7 @@
 use super::schedule::{Weights, rule};
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::Batch;
+use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
 use crate::loss::{self, Compared};
 use crate::model::{Encoded, Model};
 use crate::recipe::{Recipe, Space};
@@ -35,13 +36,14 @@ pub(super) fn assign(
     batch: &Batch,
     progress: f32,
     weights: Weights,
+    ranks: &Ranks,
 ) -> Assigned {
     match recipe.assignment.space {
         Space::Output => {
             let rule = rule(&recipe.assignment, progress);
             assign_by_output(model, tape, recipe, encoded, batch, rule, weights)
         }
-        Space::Embedding => assign_by_embedding(model, tape, recipe, encoded, batch, weights),
+        Space::Embedding => assign_by_embedding(model, tape, recipe, encoded, batch, weights, ranks),
     }
 }
 
@@ -145,6 +147,7 @@ fn assign_by_embedding(
     encoded: &Encoded,
     batch: &Batch,
     weights: Weights,
+    ranks: &Ranks,
 ) -> Assigned {
     let pair_encoder = model.pair_encoder.as_ref().expect("the recipe's assignment made a pair encoder");
     let (count, k) = (model.recipe.code_count, batch.per_image);
@@ -161,7 +164,9 @@ fn assign_by_embedding(
     let image_of: Vec<usize> = real.iter().map(|row| row / k).collect();
     let annotations = Var::constant(batch.annotations.clone()).gather_rows(&real);
     let annotations = annotations.reshape([real.len(), height, width, channels]);
-    let embedding = pair_encoder.forward(tape, &images.gather_rows(&image_of), &annotations);
+    let (per_image, all_rows) = of_all_ranks(ranks, k, real.len());
+    let images_of_rows = images.gather_rows(&image_of);
+    let embedding = pair_encoder.forward(tape, &images_of_rows, &annotations, all_rows, ranks);
     let z = model.codebook.comparable(&embedding).gather_rows(&place);
     let codes = model.active_codes();
     let (distances, read) = model.codebook.distances(&model.parameters, z.tensor(), &codes, &[&batch.areas]);
@@ -181,7 +186,7 @@ fn assign_by_embedding(
     let mut responsibilities = vec![0.0f32; rows * count];
     for (row, &code) in nearest.iter().enumerate() {
         targets[row / k * count + code] += batch.weights[row];
-        responsibilities[row * count + code] = batch.weights[row] * k as f32;
+        responsibilities[row * count + code] = batch.weights[row] * per_image as f32;
     }
     Assigned {
         reconstruction: distance.mul(&shares).sum(),
@@ -202,6 +207,19 @@ fn nearest(distances: &[f32], codes: &[usize], weights: &[f32], k: usize, distin
     let shares = images.flat_map(|(distances, weights)| responsibilities(rule, distances, &even, weights));
     let chosen = |row: &[f32]| codes[row.iter().position(|&share| share > 0.0).unwrap_or(0)];
     shares.collect::<Vec<_>>().chunks_exact(codes.len()).map(chosen).collect()
+}
+
+/// Annotations per image of the rank that has most, and the rows of all ranks that are no padding: what one rank
+/// would find in the whole batch.
+pub(crate) fn of_all_ranks(ranks: &Ranks, per_image: usize, rows: usize) -> (usize, usize) {
+    if ranks.are_alone() {
+        return (per_image, rows);
+    }
+    let mut values = vec![0.0; ranks.size() + 1];
+    (values[ranks.rank()], values[ranks.size()]) = (per_image as f32, rows as f32);
+    ranks.sum(BATCH_STATISTICS, &mut values).unwrap_or_else(|error| unwind(error));
+    let rows = values.pop().unwrap_or_default();
+    (values.into_iter().fold(0.0, f32::max) as usize, rows as usize)
 }
 
 /// Outputs beside the annotations of the same image; `images` counts the groups of rows that are of one image.

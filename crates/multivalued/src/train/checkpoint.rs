@@ -58,7 +58,7 @@ struct State {
 /// What a training needs to go on, besides tensors.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TrainingState {
+pub(super) struct TrainingState {
     step: u64,
     seconds: f64,
     failures_in_a_row: u64,
@@ -69,6 +69,14 @@ struct TrainingState {
     sums: EpochSums,
     census: Census,
     data: String,
+}
+
+#[cfg(test)]
+impl TrainingState {
+    /// Makes states comparable that took different times.
+    pub(super) fn forget_time(&mut self) {
+        self.seconds = 0.0;
+    }
 }
 
 /// Writes a checkpoint's files and puts them in place.
@@ -254,6 +262,12 @@ impl Trainer {
     }
 
     fn save_state(&mut self, folder: &Path, data: &str) -> Result<()> {
+        let (files, training) = self.whole_state(data);
+        write(folder, &files, &self.recipe, Some(training))
+    }
+
+    /// Everything that later steps depend on.
+    pub(super) fn whole_state(&mut self, data: &str) -> ([(&'static str, Vec<u8>); 3], TrainingState) {
         let training = TrainingState {
             step: self.step,
             seconds: self.seconds(),
@@ -269,8 +283,77 @@ impl Trainer {
         let average =
             self.with_averaged_weights(|network| network.parameters().to_safetensors(HashMap::new()));
         let optimiser = self.adam.to_safetensors(self.network.parameters());
-        let files = [(MODEL, model), (AVERAGE, average), (OPTIMISER, optimiser)];
-        write(folder, &files, &self.recipe, Some(training))
+        ([(MODEL, model), (AVERAGE, average), (OPTIMISER, optimiser)], training)
+    }
+
+    /// Gives rank 0's state to all ranks.
+    pub(super) fn share_state(&mut self) -> Result<()> {
+        if self.ranks.are_alone() {
+            return Ok(());
+        }
+        const WHAT: &str = "the state of the training";
+        let ranks = self.ranks.clone();
+        let (files, training) = self.whole_state("");
+        let training = serde_json::to_vec(&training).expect("a state is plain values");
+        let training = ranks.broadcast(WHAT, training)?;
+        let files = files.into_iter().map(|(name, bytes)| Ok((name, ranks.broadcast(WHAT, bytes)?)));
+        let files = files.collect::<Result<Vec<_>>>()?;
+        if ranks.leads() {
+            return Ok(());
+        }
+        let unusable = |reason: String| Error::Ranks {
+            reason: format!(
+                "rank 0's state is of no use here ({reason}); run one version of this program everywhere"
+            ),
+        };
+        let training = serde_json::from_slice(&training).map_err(|error| unusable(error.to_string()))?;
+        let file =
+            |name: &str| Ok(files.iter().find(|(other, _)| *other == name).expect("sent above").1.clone());
+        self.take_state(training, file, |_, reason| unusable(reason))
+    }
+
+    /// Takes a state whose files `file` gives; `unusable` says of which file they are no good, and why.
+    fn take_state(
+        &mut self,
+        training: TrainingState,
+        file: impl Fn(&str) -> Result<Vec<u8>>,
+        unusable: impl Fn(&str, String) -> Error,
+    ) -> Result<()> {
+        let load = |network: &mut Network, name: &str| {
+            network.load(&file(name)?).map_err(|reason| unusable(name, reason))
+        };
+        load(&mut self.network, AVERAGE)?;
+        for (average, parameter) in self.average.iter_mut().zip(self.network.parameters().iter()) {
+            if let Some(average) = average {
+                *average = parameter.tensor().clone();
+            }
+        }
+        load(&mut self.network, MODEL)?;
+        let optimiser = file(OPTIMISER)?;
+        self.adam
+            .load_safetensors(self.network.parameters(), &optimiser)
+            .map_err(|error| unusable(OPTIMISER, error.to_string()))?;
+        let TrainingState {
+            step,
+            seconds,
+            failures_in_a_row,
+            best_ged,
+            validations_since_best,
+            assigned,
+            sums,
+            census,
+            data: _,
+        } = training;
+        self.step = step;
+        self.seconds_before = seconds;
+        self.started = Instant::now();
+        self.failures_in_a_row = failures_in_a_row;
+        self.best_ged = best_ged;
+        self.validations_since_best = validations_since_best;
+        self.assigned = assigned;
+        self.sums = sums;
+        self.census = census;
+        Ok(())
     }
 
     /// Saves what prediction needs as `folder`: the averaged weights.
@@ -333,38 +416,11 @@ impl Trainer {
                 format!("does not fit its own recipe and data: {fault}; resume from another checkpoint");
             return Err(Error::checkpoint(opened.folder.join("state.json"), reason));
         }
-        opened.load(AVERAGE, &mut trainer.network)?;
-        for (average, parameter) in trainer.average.iter_mut().zip(trainer.network.parameters().iter()) {
-            if let Some(average) = average {
-                *average = parameter.tensor().clone();
-            }
-        }
-        opened.load(MODEL, &mut trainer.network)?;
-        let optimiser = opened.file(OPTIMISER, trainer.network.parameters())?;
+        // Each file is read for the networks that it is to fit, which all have one shape.
+        let shape = trainer.network.parameters().clone();
+        let file = |name: &str| opened.file(name, &shape);
         trainer
-            .adam
-            .load_safetensors(trainer.network.parameters(), &optimiser)
-            .map_err(|error| Error::checkpoint(folder.join(OPTIMISER), error.to_string()))?;
-        let TrainingState {
-            step,
-            seconds,
-            failures_in_a_row,
-            best_ged,
-            validations_since_best,
-            assigned,
-            sums,
-            census,
-            data: _,
-        } = training;
-        trainer.step = step;
-        trainer.seconds_before = seconds;
-        trainer.started = Instant::now();
-        trainer.failures_in_a_row = failures_in_a_row;
-        trainer.best_ged = best_ged;
-        trainer.validations_since_best = validations_since_best;
-        trainer.assigned = assigned;
-        trainer.sums = sums;
-        trainer.census = census;
+            .take_state(training, file, |name, reason| Error::checkpoint(opened.folder.join(name), reason))?;
         Ok(trainer)
     }
 }

@@ -6,11 +6,14 @@ mod census;
 pub mod checkpoint;
 #[cfg(test)]
 mod divergence;
+mod exchange;
 #[cfg(test)]
 mod failure;
 #[cfg(test)]
 mod invariants;
 mod log;
+#[cfg(test)]
+mod ranks;
 mod reading;
 #[cfg(test)]
 mod resume;
@@ -18,6 +21,8 @@ pub(crate) mod schedule;
 mod step;
 mod terms;
 
+pub(crate) use assign::of_all_ranks;
+pub(crate) use exchange::{Among, Part};
 pub use log::{CodeUse, EpochLog, Validation};
 pub(crate) use reading::{StepResult, update_and_read};
 pub(crate) use step::{forward, step};
@@ -25,6 +30,7 @@ pub use terms::LossTerms;
 pub(crate) use terms::Losses;
 
 use crate::batch::TrainingSet;
+use crate::collective::Ranks;
 use crate::error::caught;
 use crate::model::mean_inner_product;
 use crate::network::Network;
@@ -34,6 +40,7 @@ use crate::temperature::{Fit, Temperature};
 use crate::{Error, Result};
 use ahead::Batches;
 use census::Census;
+use exchange::Wish;
 use log::EpochSums;
 use multivalued_data::evaluate::{Settings, score, summarise};
 use multivalued_data::report::Report;
@@ -65,6 +72,12 @@ pub struct Trainer {
     best_ged: Option<f64>,
     /// Validations since the best one.
     validations_since_best: u64,
+    /// Who train it together.
+    ranks: Ranks,
+    /// Whether this rank wants all to stop.
+    wants_to_stop: bool,
+    /// Rank 0's clock as all ranks know it.
+    agreed_seconds: f64,
 }
 
 /// What a step tells the one who watches.
@@ -80,6 +93,8 @@ pub struct StepLog {
     pub moved: bool,
     /// Whether the step was the last of its epoch.
     pub ends_epoch: bool,
+    /// Whether one of several ranks has asked all to stop.
+    pub stop: bool,
 }
 
 impl Trainer {
@@ -148,7 +163,27 @@ impl Trainer {
             failures_in_a_row: 0,
             best_ged: None,
             validations_since_best: 0,
+            ranks: Ranks::alone(),
+            wants_to_stop: false,
+            agreed_seconds: 0.0,
         })
+    }
+
+    /// Goes on as one of several ranks that were begun alike, before the first step: all take the state of rank 0,
+    /// and then each its part of every batch.
+    pub fn join(&mut self, ranks: &Ranks) -> Result<()> {
+        self.batches.share_among(ranks)?;
+        self.ranks = ranks.clone();
+        caught(|| self.share_state())?;
+        self.agreed_seconds = self.seconds();
+        // The same number everywhere, as a step's wish would have it.
+        self.agreed_seconds = f64::from(ranks.gather("the clock", self.agreed_seconds as f32)?[0]);
+        Ok(())
+    }
+
+    /// Asks all ranks to stop after the next step ([`StepLog::stop`]).
+    pub fn ask_to_stop(&mut self, stop: bool) {
+        self.wants_to_stop = stop;
     }
 
     /// Takes the weights of another model, tensor by tensor where name and shape fit, before the first step. Gives
@@ -223,7 +258,11 @@ impl Trainer {
     pub fn progress(&self) -> f32 {
         match self.total_steps() {
             Some(total) => (self.step as f64 / total as f64).min(1.0) as f32,
-            None => (self.seconds() / (60.0 * self.recipe.train.minutes)).min(1.0) as f32,
+            None => {
+                // Clocks differ, and all ranks must see the training at the same point.
+                let seconds = if self.ranks.are_alone() { self.seconds() } else { self.agreed_seconds };
+                (seconds / (60.0 * self.recipe.train.minutes)).min(1.0) as f32
+            }
         }
     }
 
@@ -261,11 +300,14 @@ impl Trainer {
 
     fn take_step(&mut self) -> Result<StepLog> {
         let progress = self.progress();
-        let Self { network, adam, recipe, step, batches, .. } = self;
+        let wish = Wish { stop: self.wants_to_stop, seconds: self.seconds() as f32 };
+        let Self { network, adam, recipe, step, batches, ranks, .. } = self;
         let batch = batches.take(*step, network.device())?;
+        let among = Among { ranks, wish };
         // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
-        let result = rayon::scope(|_| network.step(adam, recipe, &batch, *step, progress));
+        let result = rayon::scope(|_| network.step(adam, recipe, &batch, *step, progress, among));
         self.step += 1;
+        self.agreed_seconds = f64::from(result.wish.seconds);
         if result.moved {
             self.failures_in_a_row = 0;
             self.average_weights();
@@ -285,7 +327,8 @@ impl Trainer {
             self.count_codes(&result);
         }
         let ends_epoch = self.step.is_multiple_of(self.steps_per_epoch()) || self.is_finished();
-        Ok(StepLog { step: self.step, progress, terms: result.terms, moved: result.moved, ends_epoch })
+        let StepResult { terms, moved, wish, .. } = result;
+        Ok(StepLog { step: self.step, progress, terms, moved, ends_epoch, stop: wish.stop })
     }
 
     /// `average ← decay · average + (1 − decay) · weights`, with a decay that grows from 0, so that the
@@ -346,6 +389,7 @@ impl Trainer {
     }
 
     fn close_epoch(&mut self) -> Result<EpochLog> {
+        self.check_ranks()?;
         let progress = self.progress();
         let epoch = self.step.div_ceil(self.steps_per_epoch());
         let due = epoch.is_multiple_of(self.recipe.train.validate_every) || self.is_finished();
@@ -385,15 +429,45 @@ impl Trainer {
         Ok(summarise(&scores, &settings)?)
     }
 
+    /// Refuses to go on where ranks have other weights than rank 0: each would train a model of its own.
+    fn check_ranks(&self) -> Result<()> {
+        if self.ranks.are_alone() {
+            return Ok(());
+        }
+        let weights = self.network.parameters().to_safetensors(Default::default());
+        let remedy = "all machines of a training must be of one kind and run one version of this program";
+        self.ranks.agree("the weights", &weights, remedy)
+    }
+
+    /// Scores the model; of several ranks rank 0 does, and tells the others.
     fn validate(&mut self) -> Result<Validation> {
+        let own = self.ranks.leads().then(|| self.validated());
+        let said = match &own {
+            Some(Ok(validation)) => serde_json::to_vec(validation).expect("plain values"),
+            _ => Vec::new(),
+        };
+        let said = match &own {
+            Some(_) if self.ranks.are_alone() => said,
+            _ => self.ranks.broadcast("the validation's scores", said)?,
+        };
+        let validation = match own {
+            Some(own) => own?,
+            None => serde_json::from_slice(&said).map_err(|_| Error::Ranks {
+                reason: "rank 0 could not validate the model; its own message says why".into(),
+            })?,
+        };
+        if validation.best {
+            self.best_ged = Some(validation.ged_limit);
+        }
+        self.validations_since_best = if validation.best { 0 } else { self.validations_since_best + 1 };
+        Ok(validation)
+    }
+
+    fn validated(&mut self) -> Result<Validation> {
         let summary = self.validation_report()?.summary;
         // What methods are compared by; of stated probabilities the exact GED itself.
         let ged = summary.scores.ged_limit;
         let best = self.best_ged.is_none_or(|best| ged < best);
-        if best {
-            self.best_ged = Some(ged);
-        }
-        self.validations_since_best = if best { 0 } else { self.validations_since_best + 1 };
         Ok(Validation {
             ged_exact: summary.scores.ged_exact,
             ged_limit: ged,

@@ -1,8 +1,9 @@
 //! What is read of a step, at its end and at once: a GPU is waited for here, for the assignment's distances, and for
 //! the codes' moving average where there is one.
 
-use super::terms::{LossTerms, Losses};
-use multivalued_engine::{Adam, Gradients, Parameters, Stepped, Tensor};
+use super::exchange::{Targets, Whole, Wish};
+use super::terms::LossTerms;
+use multivalued_engine::{Adam, Parameters, Stepped, Tensor};
 
 /// What a step leaves behind.
 pub(crate) struct StepResult {
@@ -19,25 +20,28 @@ pub(crate) struct StepResult {
     pub leading_codes: Vec<usize>,
     /// [images, code_count]: the weight of annotations that each code is responsible for.
     pub targets: Vec<f32>,
+    /// What the ranks wanted all to know.
+    pub wish: Wish,
 }
 
 impl StepResult {
     /// What a method without codes leaves.
     pub fn without_codes(read: &Read) -> Self {
         let (usage, leading_codes, targets) = (Vec::new(), Vec::new(), Vec::new());
-        let &Read { terms, moved, gradient_norm, .. } = read;
-        Self { terms, moved, gradient_norm, h_norm: 0.0, usage, leading_codes, targets }
+        let &Read { terms, moved, gradient_norm, wish, .. } = read;
+        Self { terms, moved, gradient_norm, h_norm: 0.0, usage, leading_codes, targets, wish }
     }
 
-    /// What a step leaves whose images' codes got `targets` [images, code_count], and whose h was read.
-    pub fn with_codes(read: &Read, h_width: usize, targets: Vec<f32>, count: usize) -> Self {
+    /// What a step leaves whose images' codes got targets [images, code_count], and whose h was read.
+    pub fn with_codes(mut read: Read, h_width: usize, count: usize) -> Self {
         let leading = |row: &[f32]| (0..count).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0);
+        let targets = std::mem::take(&mut read.targets);
         Self {
-            h_norm: mean_length(&read.others[0], h_width),
+            h_norm: mean_length(&read.h, h_width),
             usage: usage(&targets, count),
             leading_codes: targets.chunks_exact(count).map(leading).collect(),
             targets,
-            ..Self::without_codes(read)
+            ..Self::without_codes(&read)
         }
     }
 }
@@ -47,33 +51,44 @@ pub(crate) struct Read {
     pub terms: LossTerms,
     pub moved: bool,
     pub gradient_norm: f32,
-    /// Of the other tensors that were asked for.
-    pub others: Vec<Vec<f32>>,
+    h: Vec<f32>,
+    targets: Vec<f32>,
+    wish: Wish,
 }
 
-/// Moves the parameters, unless the loss or a gradient is not finite, and reads the terms and some other tensors.
-pub(crate) fn update_and_read(
-    adam: &mut Adam,
-    parameters: &mut Parameters,
-    gradients: &Gradients,
-    rate: f32,
-    (total, losses): (&Tensor, Losses),
-    others: &[&Tensor],
-) -> Read {
-    let updated = adam.update(parameters, gradients, rate, total);
-    let terms = losses.into_values();
-    let mut tensors = vec![updated.norm(), total];
-    tensors.extend(terms.iter().map(|(_, value)| value));
-    tensors.extend(others);
-    let mut read = Tensor::to_vecs(&tensors);
-    let others = read.split_off(2 + terms.len());
-    let values = terms.iter().zip(&read[2..]).map(|((name, _), value)| (*name, value[0]));
-    let terms = LossTerms::new(read[1][0], values);
-    let (moved, gradient_norm) = match updated.finish(read[0][0]) {
+/// Moves the parameters, unless the loss or a gradient is not finite, and reads what is watched.
+pub(crate) fn update_and_read(adam: &mut Adam, parameters: &mut Parameters, whole: Whole, rate: f32) -> Read {
+    let Whole { gradients, loss, names, terms, shares, h, targets, wishes, .. } = whole;
+    let updated = adam.update(parameters, &gradients, rate, &loss);
+    let mut tensors = vec![updated.norm()];
+    tensors.extend(&terms);
+    tensors.extend(&h);
+    tensors.extend(&wishes);
+    if let Targets::Gathered(gathered) = &targets {
+        tensors.push(gathered);
+    }
+    let mut read = Tensor::to_vecs(&tensors).into_iter();
+    let norm = read.next().unwrap_or_default();
+    // The mean over images of what each rank has the mean of.
+    let mean = |values: &[f32]| match values {
+        [alone] => *alone,
+        several => several.iter().zip(&shares).map(|(value, share)| value * share).sum(),
+    };
+    let values: Vec<f32> = read.by_ref().take(terms.len()).map(|values| mean(&values)).collect();
+    let terms = LossTerms::new(values[0], names[1..].iter().copied().zip(values[1..].iter().copied()));
+    let h = h.and_then(|_| read.next()).unwrap_or_default();
+    let wish = wishes
+        .and_then(|_| read.next())
+        .map_or_else(Wish::default, |wishes| Wish { stop: wishes[0] > 0.0, seconds: wishes[1] });
+    let targets = match targets {
+        Targets::Known(targets) => targets,
+        Targets::Gathered(_) => read.next().unwrap_or_default(),
+    };
+    let (moved, gradient_norm) = match updated.finish(norm[0]) {
         Stepped::Moved { gradient_norm } => (true, gradient_norm),
         Stepped::NotFinite => (false, f32::NAN),
     };
-    Read { terms, moved, gradient_norm, others }
+    Read { terms, moved, gradient_norm, h, targets, wish }
 }
 
 /// Of rows of some width.

@@ -5,6 +5,7 @@
 //!     l, p ← E_θ(x), P_ϕ(E_θ(x))                              encode
 //!     s_k ← nearest output, or nearest code of E_φ(x, y_k)    assign
 //!     L   ← L_recon(G_θ(x, c_s), y) + α L_CE + β L_commit + L_overlap + λ L_energy
+//!     ∂L and all sums over the batch, of all ranks             exchange
 //!     θ, φ, ϕ ← Adam
 //!     C   ← moving average of the embeddings, then a covariance step
 //! ```
@@ -18,11 +19,13 @@ mod parity;
 mod routing;
 
 use super::assign::{Assigned, assign, compared};
+use super::exchange::{Among, Part};
 use super::reading::{StepResult, update_and_read};
 use super::schedule::{learning_rate, weights};
 use super::terms::Losses;
 use crate::batch::Batch;
-use crate::model::{Encoded, Model, Update, Updated, orthogonality_threshold};
+use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
+use crate::model::{Encoded, Model, Update, orthogonality_threshold};
 use crate::recipe::Recipe;
 use multivalued_engine::{Adam, Tape, Tensor, Var};
 
@@ -33,21 +36,30 @@ pub(crate) fn step(
     batch: &Batch,
     step: u64,
     progress: f32,
+    among: Among,
 ) -> StepResult {
     let tape = Tape::recording(&model.parameters);
-    let Forward { losses, h, targets, followed } = forward(model, &tape, recipe, batch, progress);
+    let Forward { losses, h, targets, followed } =
+        forward(model, &tape, recipe, batch, progress, among.ranks);
     let total = losses.total();
-    let gradients = tape.backward(&total);
-    // What needs memory comes before the parameters move. Codes that are trained by gradient do not follow.
+    let gradients = among.gradients(tape, &total, batch);
+    // Codes that are trained by gradient do not follow.
     let followed = followed.filter(|_| !model.recipe.train_codes);
-    let codebook = followed.map(|followed| updated_codebook(model, recipe, followed));
+    let (rule, h_width) = (codebook_rule(model, recipe), h.shape().last());
+    let follows = followed.is_some();
+    let statistics = followed.filter(|_| rule.decay.is_some());
+    let statistics = statistics.map(|(responsibilities, z)| model.codebook.statistics(&responsibilities, &z));
+    let total = total.into_tensor();
+    let mut whole = among.whole(batch, Part { gradients, total, losses, statistics, h: Some(h), targets });
+    // What needs memory comes before the parameters move.
+    let statistics = whole.statistics.take();
+    let codebook = follows.then(|| model.codebook.update(&model.parameters, statistics, &rule));
     let rate = learning_rate(&recipe.train, step, progress);
-    let parts = (total.tensor(), losses);
-    let mut read = update_and_read(adam, &mut model.parameters, &gradients, rate, parts, &[&h]);
+    let mut read = update_and_read(adam, &mut model.parameters, whole, rate);
     if let Some(updated) = codebook.filter(|_| read.moved) {
         read.terms.covariance = model.codebook.set(&mut model.parameters, updated).loss;
     }
-    StepResult::with_codes(&read, h.shape().last(), targets, model.recipe.code_count)
+    StepResult::with_codes(read, h_width, model.recipe.code_count)
 }
 
 /// A batch's way through the networks, as far as the way back and the codebook need it.
@@ -62,10 +74,17 @@ pub(crate) struct Forward {
 }
 
 /// Encodes, assigns, and computes every term.
-pub(crate) fn forward(model: &Model, tape: &Tape, recipe: &Recipe, batch: &Batch, progress: f32) -> Forward {
+pub(crate) fn forward(
+    model: &Model,
+    tape: &Tape,
+    recipe: &Recipe,
+    batch: &Batch,
+    progress: f32,
+    ranks: &Ranks,
+) -> Forward {
     let weights = weights(recipe, progress);
     let encoded = model.encode(tape, &Var::constant(batch.images.clone()));
-    let assigned = assign(model, tape, recipe, &encoded, batch, progress, weights);
+    let assigned = assign(model, tape, recipe, &encoded, batch, progress, weights, ranks);
     let shape = [encoded.batch, model.recipe.code_count];
     let targets = Tensor::from_slice(model.device(), shape, &assigned.targets);
 
@@ -83,7 +102,7 @@ pub(crate) fn forward(model: &Model, tape: &Tape, recipe: &Recipe, batch: &Batch
         losses.add("overlap", weights.overlap, overlap.clone());
     }
     if weights.energy > 0.0 {
-        losses.add("energy", weights.energy, energy(model, tape, recipe, &encoded, &assigned, batch));
+        losses.add("energy", weights.energy, energy(model, tape, recipe, &encoded, &assigned, batch, ranks));
     }
     let Assigned { targets, followed, .. } = assigned;
     Forward { losses, h: encoded.h.into_tensor(), targets, followed }
@@ -101,6 +120,7 @@ fn energy(
     encoded: &Encoded,
     assigned: &Assigned,
     batch: &Batch,
+    ranks: &Ranks,
 ) -> Var {
     let generated;
     let (compared, codes) = match &assigned.outputs {
@@ -110,6 +130,7 @@ fn energy(
             let mut mean = vec![0.0f32; model.recipe.code_count];
             let p = encoded.logits.stop_gradient().softmax().tensor().to_vec();
             p.chunks_exact(mean.len()).for_each(|row| mean.iter_mut().zip(row).for_each(|(m, p)| *m += p));
+            ranks.sum(BATCH_STATISTICS, &mut mean).unwrap_or_else(|error| unwind(error));
             let mut codes = model.active_codes();
             codes.sort_by(|&a, &b| mean[b].total_cmp(&mean[a]));
             codes.truncate(16);
@@ -127,17 +148,12 @@ fn energy(
     compared.energy_score(&probabilities, empty.as_ref(), &batch.weights).mean()
 }
 
-/// C after the step: the moving average, then the covariance step.
-fn updated_codebook(
-    model: &Model,
-    recipe: &Recipe,
-    (responsibilities, embeddings): (Vec<f32>, Tensor),
-) -> Updated {
+/// How C moves after the step: the moving average, then the covariance step.
+fn codebook_rule(model: &Model, recipe: &Recipe) -> Update {
     let fixed = recipe.loss.average_decay >= 1.0;
-    let rule = Update {
+    Update {
         decay: (!fixed).then_some(recipe.loss.average_decay),
         threshold: orthogonality_threshold(model.recipe.code_dim),
         step: if fixed { 0.0 } else { recipe.loss.covariance },
-    };
-    model.codebook.update(&model.parameters, &responsibilities, &embeddings, &rule)
+    }
 }

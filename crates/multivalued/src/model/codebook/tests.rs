@@ -145,7 +145,11 @@ fn lookup_average_and_covariance_step_follow_their_formulas() {
                 hand.follow(&responsibilities, &z, decay);
             }
             let (loss, violating) = hand.separate(&rule);
-            let found = codebook.update(&parameters, &responsibilities, &embeddings, &rule);
+            let found = codebook.update(
+                &parameters,
+                Some(codebook.statistics(&responsibilities, &embeddings)),
+                &rule,
+            );
             assert!(violating > 0 && violating == found.covariance.violating, "{:?}", found.covariance);
             assert!((loss - found.covariance.loss).abs() < 1e-5, "{loss}, {:?}", found.covariance);
             for (a, b) in [(hand.codes, found.codes), (hand.usage, found.usage)] {

@@ -3,6 +3,7 @@
 use super::forward;
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::{Batch, TrainingSet};
+use crate::collective::Ranks;
 use crate::fixture::{assert_close, cases, golden, golden_masks, tiny_recipe, wave};
 use crate::loss::{Compared, cross_entropy_distances};
 use crate::model::Model;
@@ -82,6 +83,7 @@ fn golden_batch(device: &Device) -> Batch {
         weights,
         per_image: 2,
         cases: vec![0, 1],
+        own: 0..2,
     }
 }
 
@@ -131,7 +133,7 @@ fn whole_steps() {
         let mut model = Model::new(&recipe, &device).unwrap();
         set_parameters(&mut model, &device);
         let tape = Tape::recording(&model.parameters);
-        let found = forward(&model, &tape, &recipe, &golden_batch(&device), progress);
+        let found = forward(&model, &tape, &recipe, &golden_batch(&device), progress, &Ranks::alone());
         let total = found.losses.total();
         let of = |name: &str| format!("{space:?} at {progress}: {name}");
         let names = ["reconstruction", "cross_entropy", "commitment", "overlap", "energy"];

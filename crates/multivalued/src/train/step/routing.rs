@@ -2,6 +2,7 @@
 
 use super::forward;
 use crate::batch::TrainingSet;
+use crate::collective::Ranks;
 use crate::fixture::{cases, tiny_recipe};
 use crate::model::Model;
 use crate::recipe::{Recipe, Space};
@@ -20,7 +21,7 @@ fn reached_by(recipe: &Recipe, progress: f32, term: impl FnOnce(&Losses) -> Var)
     let batch =
         TrainingSet::new(cases(4, [16, 16], 1, 1), recipe, &device).unwrap().batch(0, &device).unwrap();
     let tape = Tape::recording(&model.parameters);
-    let term = term(&forward(&model, &tape, recipe, &batch, progress).losses);
+    let term = term(&forward(&model, &tape, recipe, &batch, progress, &Ranks::alone()).losses);
     assert!(term.item().is_finite() && term.item() != 0.0, "the term is there: {}", term.item());
     let gradients = tape.backward(&term);
     let ids = model.parameters.ids();
@@ -103,7 +104,7 @@ fn codes_get_a_gradient_only_where_the_recipe_trains_them() {
         let batch =
             TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
         let tape = Tape::recording(&model.parameters);
-        let all = forward(&model, &tape, &recipe, &batch, HARD).losses;
+        let all = forward(&model, &tape, &recipe, &batch, HARD, &Ranks::alone()).losses;
         let gradients = tape.backward(&all.total());
         let codes = model.parameters.find("codebook.codes").unwrap();
         let moved = gradients.get(codes).is_some_and(|g| g.to_vec().iter().any(|g| *g != 0.0));
@@ -121,7 +122,7 @@ fn codes_in_reserve_are_assigned_nothing() {
             TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
         for progress in [SOFT, HARD] {
             let tape = Tape::recording(&model.parameters);
-            let targets = forward(&model, &tape, &recipe, &batch, progress).targets;
+            let targets = forward(&model, &tape, &recipe, &batch, progress, &Ranks::alone()).targets;
             for image in targets.chunks_exact(8) {
                 assert!((image[..3].iter().sum::<f32>() - 1.0).abs() < 1e-5, "{space:?}: {image:?}");
                 assert_eq!(image[3..], [0.0; 5], "{space:?}");

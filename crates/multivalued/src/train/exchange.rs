@@ -1,0 +1,155 @@
+//! What the ranks of a training tell each other in a step: everything at once, in one run of values, between the way
+//! back and the update. The table of what is in it, and why, is in ARCHITECTURE.md, "Many ranks".
+//!
+//! Alone nothing is copied, and nobody is asked.
+
+use super::terms::Losses;
+use crate::batch::Batch;
+use crate::collective::{GRADIENTS, Ranks, unwind};
+use multivalued_engine::{Gradients, Places, Tape, Tensor, Var};
+
+/// What a rank wants all to know: it goes with a step, and all know it after the step.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Wish {
+    /// To stop after this step.
+    pub stop: bool,
+    /// Rank 0's clock, where time is the budget.
+    pub seconds: f32,
+}
+
+/// The ranks of a step, and what this one wants them to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Among<'a> {
+    pub ranks: &'a Ranks,
+    pub wish: Wish,
+}
+
+/// What a step has computed of its own part of a batch.
+pub(crate) struct Part {
+    pub gradients: Gradients,
+    pub total: Tensor,
+    pub losses: Losses,
+    /// Sums over the batch.
+    pub statistics: Option<[Tensor; 2]>,
+    /// [own images, width], of a method with codes.
+    pub h: Option<Tensor>,
+    /// [own images, codes]
+    pub targets: Vec<f32>,
+}
+
+/// The same of the whole batch.
+pub(crate) struct Whole {
+    pub gradients: Gradients,
+    pub statistics: Option<[Tensor; 2]>,
+    /// The loss; of several ranks the sum of theirs, which is finite where all are.
+    pub loss: Tensor,
+    /// The terms of the loss, and before them their total: one value of each rank.
+    pub names: Vec<&'static str>,
+    pub terms: Vec<Tensor>,
+    /// Each rank's share of the batch.
+    pub shares: Vec<f32>,
+    pub h: Option<Tensor>,
+    pub targets: Targets,
+    /// What the ranks want all to know: how many want to stop, and rank 0's clock.
+    pub wishes: Option<Tensor>,
+}
+
+/// What the classifier should say, [images, codes].
+pub(crate) enum Targets {
+    /// In this machine's memory already.
+    Known(Vec<f32>),
+    /// Where the ranks' sums are.
+    Gathered(Tensor),
+}
+
+/// The name of the terms' total among the terms.
+pub(crate) const TOTAL: &str = "total";
+
+impl Among<'_> {
+    /// The gradients of a loss that is a mean over the batch's images, of which these are a part: all ranks' gradients
+    /// together are those of the whole batch's mean, however many images each has.
+    pub fn gradients(&self, tape: Tape, total: &Var, batch: &Batch) -> Gradients {
+        match self.ranks.are_alone() {
+            true => tape.backward(total),
+            false => tape.backward(&total.scale(batch.own.len() as f32 / batch.cases.len() as f32)),
+        }
+    }
+
+    /// Makes of a part the whole.
+    pub fn whole(&self, batch: &Batch, part: Part) -> Whole {
+        let Part { gradients, total, losses, statistics, h, targets } = part;
+        let (mut names, mut terms): (Vec<_>, Vec<_>) = losses.into_values().into_iter().unzip();
+        names.insert(0, TOTAL);
+        terms.insert(0, total.clone());
+        if self.ranks.are_alone() {
+            let targets = Targets::Known(targets);
+            let shares = vec![1.0];
+            return Whole {
+                gradients,
+                statistics,
+                loss: total,
+                names,
+                terms,
+                shares,
+                h,
+                targets,
+                wishes: None,
+            };
+        }
+        let (device, images) = (total.device(), batch.cases.len());
+        let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
+        let (mut places, mut parts) = (Places::default(), Vec::new());
+        // What every rank adds to has one place; of what is gathered each rank has a place of its own.
+        let mut summed = |tensor: Tensor| {
+            let (shape, place) = (tensor.shape(), places.take(tensor.shape().volume()));
+            parts.push((place, tensor));
+            (place, shape)
+        };
+        let gradient_places: Vec<_> = gradients.iter().map(|gradient| summed(gradient.clone())).collect();
+        let statistic_places = statistics.map(|both| both.map(&mut summed));
+        let loss_place = summed(total).0;
+        let wish = [f32::from(u8::from(self.wish.stop)), if rank == 0 { self.wish.seconds } else { 0.0 }];
+        let wish_place = summed(Tensor::from_slice(&device, [2], &wish)).0;
+        let term_places: Vec<usize> = terms
+            .into_iter()
+            .map(|term| {
+                let place = places.take(ranks);
+                parts.push((place + rank, term));
+                place
+            })
+            .collect();
+        let mut gathered = |rows: Tensor| {
+            let width = rows.shape().volume() / batch.own.len();
+            let place = places.take(images * width);
+            parts.push((place + batch.own.start * width, rows));
+            (place, [images, width])
+        };
+        let h_place = h.map(&mut gathered);
+        let width = targets.len() / batch.own.len();
+        let targets_place =
+            (width > 0).then(|| gathered(Tensor::from_slice(&device, [batch.own.len(), width], &targets)));
+
+        let mut all = Tensor::joined(&device, parts, places.len());
+        self.ranks.add_up(GRADIENTS, &mut all).unwrap_or_else(|error| unwind(error));
+
+        let mut gradients = gradients;
+        for (gradient, (place, shape)) in gradients.iter_mut().zip(gradient_places) {
+            *gradient = all.part(place, shape);
+        }
+        let share = |rank| self.ranks.part_of(rank, images).len() as f32 / images as f32;
+        Whole {
+            gradients,
+            statistics: statistic_places.map(|both| both.map(|(place, shape)| all.part(place, shape))),
+            loss: all.part(loss_place, []),
+            names,
+            terms: term_places.into_iter().map(|place| all.part(place, [ranks])).collect(),
+            shares: (0..ranks).map(share).collect(),
+            h: h_place.map(|(place, shape)| all.part(place, shape)),
+            targets: match targets_place {
+                Some((place, shape)) => Targets::Gathered(all.part(place, shape)),
+                None => Targets::Known(Vec::new()),
+            },
+            wishes: Some(all.part(wish_place, [2])),
+        }
+    }
+}
