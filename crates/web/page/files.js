@@ -22,9 +22,9 @@
   const partsOf = (name) => name.split(/[_\-\s.]+/).filter(Boolean);
   const isLabelPart = (part) => LABEL_WORDS.test(part) || RATER_WORDS.test(part);
 
-  /** Whether the name or the folder says "mask". The folder of all that was dropped does not count. */
-  function saysMask(path) {
-    const folders = folderOf(path).split("/").filter(Boolean).slice(1);
+  /** Whether the name or a folder says "mask"; so many outer folders do not count. */
+  function saysMask(path, outer = 0) {
+    const folders = folderOf(path).split("/").filter(Boolean).slice(outer);
     return [...folders, stem(path)].some((name) => partsOf(name).some(isLabelPart));
   }
 
@@ -49,11 +49,11 @@
     const rest = files.filter((one) => !ofModel.includes(one));
     const pictures = rest.filter((one) => !COMPANION.test(one.path));
     const companions = rest.filter((one) => COMPANION.test(one.path) && /\.(z?raw|img)$/i.test(one.path));
-    const isMask = pictures.map((one) => saysMask(one.path));
-    // Names that say "mask" of all files say nothing.
-    const all = isMask.every(Boolean);
-    const masks = pictures.filter((_, at) => isMask[at] && !all);
-    const others = pictures.filter((_, at) => !isMask[at] || all);
+    // Names that say "mask" of all files say nothing: those inside of a folder that was dropped may say more.
+    const outer = [0, 1].find((count) => pictures.some((one) => !saysMask(one.path, count)));
+    const isMask = (one) => outer !== undefined && saysMask(one.path, outer);
+    const masks = pictures.filter(isMask);
+    const others = pictures.filter((one) => !isMask(one));
     const images = [];
     const series = new Map();
     for (const one of others) {
