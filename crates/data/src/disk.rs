@@ -7,9 +7,7 @@
 mod given;
 
 #[cfg(target_arch = "wasm32")]
-pub use given::{
-    File, exists, forget, give, is_dir, is_file, is_there, length, list, read_to_string, taken,
-};
+pub use given::{File, exists, forget, give, is_dir, is_file, is_there, length, list, read_to_string, taken};
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use system::*;

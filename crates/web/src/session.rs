@@ -81,7 +81,8 @@ pub struct Session {
 impl Session {
     /// Answers a request.
     pub fn ask(&mut self, request: &[u8]) -> Result<Answer, String> {
-        let request = serde_json::from_slice(request).map_err(|error| format!("no request: {error}"))?;
+        let request: Request =
+            serde_json::from_slice(request).map_err(|error| format!("no request: {error}"))?;
         match request {
             Request::Model { folder, name, views } => self.open_model(&folder, name, views),
             Request::Image { files, name } => self.open_image(&files, name),
@@ -137,8 +138,8 @@ impl Session {
             opened = opened.within(&Limit { bytes: Some(MEMORY), told: None });
         }
         // That of a run lies beside its `best/`.
-        let places = [Some(&*folder), folder.parent()].into_iter().flatten();
-        let place = places.into_iter().find(|place| disk::is_file(&place.join(FINGERPRINT)));
+        let mut places = [Some(&*folder), folder.parent()].into_iter().flatten();
+        let place = places.find(|place| disk::is_file(&place.join(FINGERPRINT)));
         let fingerprint = place.map_or(Ok(None), answer::fingerprint).map_err(in_words)?;
         let recipe = opened.recipe();
         let said = json!({
@@ -191,8 +192,8 @@ impl Session {
 fn model_folder(folder: &Path) -> Refused<PathBuf> {
     let is_model = |one: &Path| mixture::exists(one) || shipped::exists(one) || checkpoint::exists(one);
     let inner = disk::list(folder).unwrap_or_default();
-    let places = [folder.to_owned(), folder.join("best")].into_iter().chain(inner);
-    places.into_iter().find(|place| is_model(place)).ok_or_else(|| {
+    let mut places = [folder.to_owned(), folder.join("best")].into_iter().chain(inner);
+    places.find(|place| is_model(place)).ok_or_else(|| {
         format!(
             "{}: no model is in it; give a folder with {} and {}, as `multivalued export` writes it",
             folder.file_name().unwrap_or_default().to_string_lossy(),

@@ -30,15 +30,8 @@ pub struct File {
 pub const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// All paths that [`file`] knows; the page is `index.html`.
-pub const PATHS: [&str; 7] = [
-    "index.html",
-    "viewer.css",
-    "viewer.js",
-    "engine.js",
-    "models/lidc.js",
-    "models/shapes.js",
-    "given.js",
-];
+pub const PATHS: [&str; 7] =
+    ["index.html", "viewer.css", "viewer.js", "engine.js", "models/lidc.js", "models/shapes.js", "given.js"];
 
 /// A model that comes with the program.
 #[derive(Debug)]
@@ -56,7 +49,10 @@ macro_rules! shipped {
             files: [
                 ("B3SUMS", include_bytes!(concat!("../../../models/", $name, "/B3SUMS"))),
                 ("fingerprint.json", include_bytes!(concat!("../../../models/", $name, "/fingerprint.json"))),
-                ("model.safetensors", include_bytes!(concat!("../../../models/", $name, "/model.safetensors"))),
+                (
+                    "model.safetensors",
+                    include_bytes!(concat!("../../../models/", $name, "/model.safetensors")),
+                ),
                 ("recipe.toml", include_bytes!(concat!("../../../models/", $name, "/recipe.toml"))),
             ],
         }
@@ -160,13 +156,18 @@ mod tests {
     #[test]
     fn bytes_and_names_in_scripts() {
         let mut text = String::new();
-        for (bytes, wanted) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")] {
+        for (bytes, wanted) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
             text.clear();
             base64(bytes.as_bytes(), &mut text);
             assert_eq!(text, wanted);
         }
         let script = files_script("given/1", &[("a</script>\".png", b"foo")]);
         let script = String::from_utf8(script.bytes.into_owned()).unwrap();
-        assert_eq!(script, "Multivalued.bring(\"given/1\", [\n[\"a\\u003c/script>\\\".png\", \"Zm9v\"],\n]);\n");
+        assert_eq!(
+            script,
+            "Multivalued.bring(\"given/1\", [\n[\"a\\u003c/script>\\\".png\", \"Zm9v\"],\n]);\n"
+        );
     }
 }

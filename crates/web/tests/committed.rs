@@ -27,8 +27,10 @@ fn sha256(bytes: &[u8]) -> String {
     message.resize(message.len().next_multiple_of(64) + if message.len() % 64 > 56 { 64 } else { 0 } - 8, 0);
     message.extend((8 * bytes.len() as u64).to_be_bytes());
     for block in message.chunks_exact(64) {
-        let mut words: Vec<u32> =
-            block.chunks_exact(4).map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]])).collect();
+        let mut words: Vec<u32> = block
+            .chunks_exact(4)
+            .map(|four| u32::from_be_bytes([four[0], four[1], four[2], four[3]]))
+            .collect();
         for at in 16..64 {
             let [a, b] = [words[at - 15], words[at - 2]];
             let first = a.rotate_right(7) ^ a.rotate_right(18) ^ a >> 3;
@@ -58,7 +60,8 @@ fn the_module_is_the_one_that_its_description_says() {
     let module = std::fs::read(page("engine.wasm")).unwrap();
     let text = std::fs::read_to_string(page("engine.txt")).unwrap();
     let stated = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("{key}: {text}"));
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("{key}: {text}"));
         line.trim().to_owned()
     };
     assert_eq!(stated("sha256"), sha256(&module), "run scripts/build-web --commit");

@@ -220,8 +220,7 @@ impl Stack {
         let one_scale = scales.iter().all(|scale| *scale == scales[0]);
         // Slices with scales of their own, as PET has them, are stored as their values.
         let sample = if one_scale { format.sample } else { Sample::F32 };
-        let stored =
-            self.instances.iter().map(|one| disk::length(&one.path).unwrap_or(0)).sum();
+        let stored = self.instances.iter().map(|one| disk::length(&one.path).unwrap_or(0)).sum();
         let _room = limits.claim(path, &size, sample, stored, 1)?;
         let length = size.width * size.height * size.channels * sample.bytes();
         let mut bytes = reserved(path, length * size.depth)?;

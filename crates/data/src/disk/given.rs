@@ -163,7 +163,9 @@ mod tests {
         for name in ["a/2.dcm", "a/1.dcm", "a/in/3.dcm", "b.nii"] {
             give(&path(name), name.as_bytes().to_vec());
         }
-        assert!(is_file(&path("b.nii")) && !is_file(&path("a")) && is_dir(&path("a")) && !is_dir(&path("b.nii")));
+        assert!(
+            is_file(&path("b.nii")) && !is_file(&path("a")) && is_dir(&path("a")) && !is_dir(&path("b.nii"))
+        );
         assert!(exists(&path("a/in")) && !exists(&path("c")) && !is_there(&path("a/4.dcm")));
         assert_eq!(list(&path("a")).unwrap(), ["a/1.dcm", "a/2.dcm", "a/in"].map(path));
         assert_eq!(read_to_string(&path("a/1.dcm")).unwrap(), "a/1.dcm");

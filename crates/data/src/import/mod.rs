@@ -190,7 +190,9 @@ pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
         #[cfg(not(target_arch = "wasm32"))]
         Format::Npz => npz::read(path, limits),
         #[cfg(target_arch = "wasm32")]
-        Format::Npz => Err(Error::file(path, "is an NPZ archive, which is not read here; save it with numpy.save")),
+        Format::Npz => {
+            Err(Error::file(path, "is an NPZ archive, which is not read here; save it with numpy.save"))
+        }
         Format::Nifti => nifti::read(path, limits),
         Format::Headed(kind) => headed::read(path, kind, limits),
         Format::Dicom => dicom::read(path, limits),

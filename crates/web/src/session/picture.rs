@@ -46,6 +46,8 @@ fn packed(mask: &Mask, bytes: &mut Vec<u8>) {
     }
 }
 
+// By value, as `map_err` gives it.
+#[allow(clippy::needless_pass_by_value)]
 fn in_words(error: impl ToString) -> String {
     error.to_string()
 }
@@ -66,7 +68,8 @@ impl Picture {
             let image = slices.image(z).map_err(in_words)?;
             pixels.add(&image);
             warnings.add(fingerprint, &image);
-            range = image.pixels().iter().fold(range, |[low, high], &value| [low.min(value), high.max(value)]);
+            range =
+                image.pixels().iter().fold(range, |[low, high], &value| [low.min(value), high.max(value)]);
             if z == 0 {
                 geometry = image.geometry;
             }
@@ -177,7 +180,8 @@ impl Picture {
             let coherent = Coherent::of(all, keep, &own.name, 0).map_err(in_words)?;
             let unit = Unit::of(own.geometry.as_ref(), all.len());
             let sizes = answer::sizes::of(all, coherent.as_ref().map(|one| &one.volume));
-            let files: Vec<String> = coherent.iter().flat_map(|one| &one.hypotheses).map(|_| String::new()).collect();
+            let files: Vec<String> =
+                coherent.iter().flat_map(|one| &one.hypotheses).map(|_| String::new()).collect();
             Ok(json!({
                 "volume": coherent.as_ref().map(|one| one.json(&files, unit)),
                 "unit": unit.map(|unit| unit.name),
@@ -201,7 +205,8 @@ impl Picture {
             let answers = answers(all, coherent.as_ref());
             let joined = own.slices.joined();
             let mut written = Vec::new();
-            for (at, one) in answers.iter().enumerate().filter(|(at, _)| rank.is_none_or(|rank| rank == *at)) {
+            for (at, one) in answers.iter().enumerate().filter(|(at, _)| rank.is_none_or(|rank| rank == *at))
+            {
                 let masks: Vec<Mask> =
                     one.slices.iter().flat_map(|one| vec![one.mask.mask(); joined]).collect();
                 let stem = folder.join(format!("hypothesis-{}", at + 1));

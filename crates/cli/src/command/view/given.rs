@@ -90,7 +90,8 @@ impl Bundle {
     }
 
     fn new(script: &str, read: &[(String, Vec<u8>)]) -> Self {
-        let listed: Vec<(&str, &[u8])> = read.iter().map(|(name, bytes)| (name.as_str(), &bytes[..])).collect();
+        let listed: Vec<(&str, &[u8])> =
+            read.iter().map(|(name, bytes)| (name.as_str(), &bytes[..])).collect();
         Self { path: format!("{script}.js"), file: viewer::files_script(script, &listed) }
     }
 }
@@ -112,7 +113,8 @@ fn list(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Outcome {
             found.push(path);
         }
         if found.len() > MOST_FILES {
-            let reason = format!("holds more than {MOST_FILES} files; drop those into the page that you want to see");
+            let reason =
+                format!("holds more than {MOST_FILES} files; drop those into the page that you want to see");
             return Err(Failure::user(folder.display(), reason));
         }
     }

@@ -83,7 +83,8 @@ fn answer(stream: &TcpStream, bundles: &[Bundle], port: u16) -> io::Result<()> {
     let mut words = first.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     // A page from elsewhere that has its name lead here would be answered under that name, and may see nothing.
-    let is_ours = host.is_none_or(|host| [format!("127.0.0.1:{port}"), format!("localhost:{port}")].contains(&host));
+    let is_ours =
+        host.is_none_or(|host| [format!("127.0.0.1:{port}"), format!("localhost:{port}")].contains(&host));
     let (status, file) = match (method, is_ours) {
         ("GET" | "HEAD", true) => match found(target, bundles) {
             Some(file) => ("200 OK", file),
