@@ -54,7 +54,7 @@ function nifti(width, height, depth, value) {
 
 // The first slice of LIDC in which all readers drew, each a mask that is large enough to be seen.
 function lidcSlice() {
-  const root = join(place, "lidc");
+  const root = join(place, "lidc", "lidc-test");
   if (!existsSync(root)) return null;
   for (const patient of readdirSync(root).sort()) {
     const folder = join(root, patient);

@@ -47,7 +47,7 @@
       on("model", "change", () => this.chooseModel(element("model").value));
       on("images", "change", () => this.openAt(Number(element("images").value)));
       on("cancel", "click", () => this.study.cancel());
-      on("all", "click", () => this.study.predictAll());
+      on("all", "click", () => (this.study.engine ? this.study.predictAll() : this.openAt(this.at)));
       on("slice", "input", () => this.study.look(Number(element("slice").value) - 1));
       on("preset", "change", () => this.setWindow(this.presets[element("preset").value]));
       for (const id of ["level", "width"]) on(id, "change", () => this.typedWindow());
@@ -182,7 +182,7 @@
         hypotheses: said ? said.hypotheses : null,
         readers: readers.map(({ name, of }) => ({ name, mask: of(slice) })),
         draws: said ? said.draws : null,
-        note: busy ? "Computing the hypotheses…" : cancelled ? "Cancelled. Choose the model again, or a slice, to go on." : "No hypotheses yet.",
+        note: busy ? "Computing the hypotheses…" : cancelled ? "Cancelled." : "No hypotheses yet.",
       };
       if (volume && said) Object.assign(data, this.volumeData(volume, said));
       return data;
@@ -221,7 +221,9 @@
         element(id).title = complete ? "" : facts && facts.slices > 1 ? "Predict all slices first" : "";
       }
       if (!facts) return;
-      element("all").hidden = Boolean(busy) || complete || facts.slices === 1;
+      element("all").hidden = Boolean(busy) || complete;
+      element("all").textContent = facts.slices > 1 ? "Predict all slices" : "Predict";
+      element("model").title = study.model && study.model.expects ? `Expects ${study.model.expects}` : "";
       element("scope").hidden = !(complete && facts.slices > 1);
       for (const input of element("scope").querySelectorAll("input")) input.checked = input.value === this.scope;
       const size = `${facts.width} × ${facts.height}${facts.slices > 1 ? ` × ${facts.slices}` : ""}`;
