@@ -1,4 +1,4 @@
-// node compare.mjs ENGINE.wasm MODEL_FOLDER IMAGES_FOLDER PREDICTIONS_FOLDER
+// node compare.mjs ENGINE.wasm.gz MODEL_FOLDER IMAGES_FOLDER PREDICTIONS_FOLDER
 // Holds what the module says of images against what `multivalued predict` wrote of them.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

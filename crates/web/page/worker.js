@@ -1,6 +1,6 @@
 /* The WebAssembly module in a worker of its own: requests as promises, in turn.
  *
- *   const engine = await Engine.start(bytes)       the module's bytes
+ *   const engine = await Engine.start(bytes)       the module's bytes, gzipped
  *   await engine.give(path, buffer)                hands a file over; the buffer is gone afterwards
  *   const { said, bytes } = await engine.ask({ do: "predict", slice: 3 })
  *   engine.stop()                                  whoever waits is refused with `Engine.STOPPED`
@@ -23,7 +23,8 @@
 
     const acts = {
       async start({ bytes }) {
-        module = (await WebAssembly.instantiate(bytes, {})).instance.exports;
+        const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+        module = (await WebAssembly.instantiate(await new Response(unpacked).arrayBuffer(), {})).instance.exports;
         return {};
       },
       give({ path, bytes }) {

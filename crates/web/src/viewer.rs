@@ -4,7 +4,7 @@
 //! index.html        the page
 //! viewer.css        its styles
 //! viewer.js         its scripts
-//! engine.js         the WebAssembly module, as base64
+//! engine.js         the WebAssembly module, gzipped, as base64
 //! models/NAME.js    a shipped model, as base64
 //! given.js          which models and files are loaded at once: none, unless whoever serves the page says otherwise
 //! ```
@@ -62,8 +62,8 @@ macro_rules! shipped {
 /// The models that come with the program.
 pub static SHIPPED: [Shipped; 2] = [shipped!("lidc"), shipped!("shapes")];
 
-/// The viewer's WebAssembly module; `engine.txt` beside it says what it was made of.
-pub const ENGINE: &[u8] = include_bytes!("../page/engine.wasm");
+/// The viewer's WebAssembly module, gzipped; `engine.txt` beside it says what it was made of.
+pub const ENGINE: &[u8] = include_bytes!("../page/engine.wasm.gz");
 
 /// A file of the viewer by its path, which may begin with a slash; none where there is no such file. The path is
 /// compared with known ones and never reaches a file system.
@@ -73,7 +73,7 @@ pub fn file(path: &str) -> Option<File> {
         "" | "index.html" => text("text/html; charset=utf-8", page::VIEWER_PAGE),
         "viewer.css" => text("text/css; charset=utf-8", page::VIEWER_STYLE),
         "viewer.js" => text(SCRIPT, page::VIEWER_SCRIPT),
-        "engine.js" => files_script("engine", &[("engine.wasm", ENGINE)]),
+        "engine.js" => files_script("engine", &[("engine.wasm.gz", ENGINE)]),
         "models/lidc.js" => shipped_script(&SHIPPED[0]),
         "models/shapes.js" => shipped_script(&SHIPPED[1]),
         "given.js" => given(&Given::default()),

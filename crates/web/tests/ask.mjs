@@ -1,4 +1,4 @@
-// node ask.mjs ENGINE.wasm STEPS.json: hands files to the module and asks it; a line of JSON for every answer.
+// node ask.mjs ENGINE.wasm.gz STEPS.json: hands files to the module and asks it; a line of JSON for every answer.
 import { readFileSync } from "node:fs";
 import { Engine } from "./engine.mjs";
 

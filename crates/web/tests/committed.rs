@@ -57,7 +57,7 @@ fn sha256(bytes: &[u8]) -> String {
 fn the_module_is_the_one_that_its_description_says() {
     assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_eq!(sha256(&[7; 61]).len(), 64);
-    let module = std::fs::read(page("engine.wasm")).unwrap();
+    let module = std::fs::read(page("engine.wasm.gz")).unwrap();
     let text = std::fs::read_to_string(page("engine.txt")).unwrap();
     let stated = |key: &str| {
         let line =
@@ -119,7 +119,7 @@ fn the_module_says_what_the_crate_says() {
     let script = place.path().join("steps.json");
     std::fs::write(&script, Value::from(steps).to_string()).unwrap();
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ask.mjs");
-    let ran = Command::new("node").args([&tests, &page("engine.wasm"), &script]).output().unwrap();
+    let ran = Command::new("node").args([&tests, &page("engine.wasm.gz"), &script]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let said = String::from_utf8(ran.stdout).unwrap();
     let mut lines = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -1,9 +1,10 @@
 // The viewer's WebAssembly module in Node: what worker.js does in a browser.
 import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
 
 export class Engine {
   constructor(file) {
-    const module = new WebAssembly.Module(readFileSync(file));
+    const module = new WebAssembly.Module(gunzipSync(readFileSync(file)));
     this.imports = WebAssembly.Module.imports(module).length;
     this.module = new WebAssembly.Instance(module, {}).exports;
   }
