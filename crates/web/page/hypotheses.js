@@ -215,7 +215,7 @@
       if (!hypotheses.length) return `${data.title || "Image"}, ${data.width} by ${data.height} pixels`;
       const empty = hypotheses.find((one) => !one.area);
       return `${data.title || "Image"}, ${data.width} by ${data.height} pixels, ${hypotheses.length} hypotheses` +
-        (empty ? `, ${side.nothing(data)} with ${percent(empty.probability)}` : "") + `. ${side.sizeSentence(this)}`;
+        (empty ? `, ${side.nothing(data, empty)} with ${percent(empty.probability)}` : "") + `. ${side.sizeSentence(this)}`;
     }
 
     /** Isolates a hypothesis by rank. */
@@ -246,7 +246,7 @@
 
     wordsOf(rank) {
       const one = this.hypotheses[rank];
-      return `Hypothesis ${rank + 1} of ${this.hypotheses.length}: ${percent(one.probability)}, ${one.area ? `area ${areaText(one.area, this.data.spacing)}` : side.nothing(this.data)}${side.measured(this.data, one)}`;
+      return `Hypothesis ${rank + 1} of ${this.hypotheses.length}: ${percent(one.probability)}, ${one.area ? `area ${areaText(one.area, this.data.spacing)}` : side.nothing(this.data, one)}${side.measured(this.data, one)}`;
     }
 
     key(event) {

@@ -51,13 +51,13 @@
     return `Area ${middle}, 90 %: ${low.split(" ")[0]} to ${high.split(" ")[0]}`;
   }
 
-  /** What an empty mask is called. */
-  const nothing = (data) => data.nothing || "nothing there";
+  /** What an empty mask is called; of a volume without anything it is no matter of the slice. */
+  const nothing = (data, one) => (data.measure && one && one.size === 0 ? "nothing there" : data.nothing || "nothing there");
 
   const sizeText = (size, unit) => `${size < 9.95 && size % 1 ? size.toPrecision(2) : Math.round(size)} ${unit}`;
 
   /** ", 2.1 ml": the size of a hypothesis, where it is not measured by its area. */
-  const measured = (data, one) => (data.measure && one.size !== undefined ? `, ${sizeText(one.size, data.measure.unit)}` : "");
+  const measured = (data, one) => (data.measure && one.size ? `, ${sizeText(one.size, data.measure.unit)}` : "");
 
   /** The sentence on sizes. */
   const sizeSentence = ({ data, hypotheses }) => (data.measure ? data.measure.sentence : areaSentence(hypotheses, data.spacing));
@@ -69,8 +69,8 @@
     const bar = make("span.bar", { "aria-hidden": "true" }, make("i"));
     bar.firstChild.style.width = `${Math.max(0.5, 100 * one.probability)}%`;
     bar.firstChild.style.background = paint.colour(one.probability);
-    const here = one.area ? areaText(one.area, data.spacing) : nothing(data);
-    const small = data.measure && one.size !== undefined ? `${sizeText(one.size, data.measure.unit)}, ${one.area ? `${here} here` : here}` : here;
+    const here = one.area ? areaText(one.area, data.spacing) : nothing(data, one);
+    const small = data.measure && one.size ? `${sizeText(one.size, data.measure.unit)}, ${one.area ? `${here} here` : here}` : here;
     const text = make("span.text", {}, make("b", {}, percent(one.probability)), bar,
       make("small", {}, one.name ? `${one.name} · ${small}` : small));
     let picture = make("span.none", { "aria-hidden": "true" }, "∅");

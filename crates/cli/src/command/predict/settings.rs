@@ -9,8 +9,8 @@ use crate::run::model::RunModel;
 
 /// As they are written and compared: numbers are those that a reader finds in the text.
 pub fn of(options: &Predict, model: &RunModel, keep: &Keep) -> Outcome<Value> {
-    let names = [&options.run.display().to_string(), &model_hash(&options.run)?].map(String::as_str);
-    let views = model.recipe().predict.views;
+    let names = [options.run.display().to_string(), model_hash(&options.run)?];
+    let (names, views) = (names.each_ref().map(String::as_str), model.recipe().predict.views);
     let mut settings = answer::settings(names, views, keep, options.samples, options.seed, options.maps);
     // Left out otherwise, so that earlier predictions are gone on with.
     if options.format == MaskFormat::Dicom {
