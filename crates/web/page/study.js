@@ -109,7 +109,7 @@
           this.readers.push({ name, of: (z) => bytes.subarray(z * stride, (z + 1) * stride) });
         } catch (error) {
           if (error.message === Engine.STOPPED) throw error;
-          this.refused.push(error.message);
+          this.refused.push(error.message.replace(/^readers\//, ""));
         }
       }
       await this.engine.ask({ do: "forget", folder: "readers" });
@@ -203,7 +203,8 @@
     }
 
     fail(error) {
-      this.error = error.message;
+      // The folders are the engine's own.
+      this.error = error.message.replace(/\b(image|readers|model)\//g, "");
       this.told("error");
     }
 
