@@ -1,6 +1,5 @@
 //! Writing masks, and maps of values, in the format and geometry of the image they belong to.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,7 @@ use image::{ExtendedColorType, ImageFormat};
 use tiff::encoder::TiffEncoder;
 use tiff::encoder::colortype::Gray32Float;
 
+use crate::disk::File;
 use crate::files;
 use crate::import::{Format, Limits, headed, identify, nifti};
 use crate::{Error, Mask, Result, dicom};

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::disk::{self, File as DiskFile};
 use crate::{Error, Result};
 
 /// Refuses a link, whether or not it leads anywhere; what is not there is fine.
@@ -29,7 +30,15 @@ pub fn make_folder(path: &Path) -> Result<()> {
 }
 
 /// A new file in place of the one that may be there.
-pub fn create(path: &Path) -> Result<File> {
+pub fn create(path: &Path) -> Result<DiskFile> {
+    #[cfg(target_arch = "wasm32")]
+    return DiskFile::create(path).map_err(|error| Error::io(path, error));
+    #[cfg(not(target_arch = "wasm32"))]
+    create_on_disk(path)
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn create_on_disk(path: &Path) -> Result<File> {
     refuse_link(path)?;
     let made = match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -109,10 +118,10 @@ fn must_be_its_only_name(_: &Path, _: &fs::Metadata) -> Result<()> {
 
 /// Refuses devices, pipes and folders, links to them too: reading one may never end.
 pub fn must_be_regular(path: &Path) -> Result<()> {
-    match path.metadata() {
+    match disk::length(path) {
+        _ if disk::is_file(path) => Ok(()),
+        _ if disk::is_dir(path) => Err(Error::file(path, "is a folder, where a file is wanted")),
         Err(error) => Err(Error::io(path, error)),
-        Ok(found) if found.is_file() => Ok(()),
-        Ok(found) if found.is_dir() => Err(Error::file(path, "is a folder, where a file is wanted")),
         Ok(_) => Err(Error::file(path, "is no regular file but a device, a pipe or a socket; remove it")),
     }
 }
@@ -121,7 +130,7 @@ pub fn must_be_regular(path: &Path) -> Result<()> {
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     must_be_regular(path)?;
     let refused = |error| Error::io(path, error);
-    let file = File::open(path).map_err(refused)?;
+    let file = DiskFile::open(path).map_err(refused)?;
     let size = file.metadata().map_err(refused)?.len();
     let too_large = |size: u64| {
         Error::file(path, format!("has {size} bytes, where at most {most} make sense; is it the right file?"))

@@ -19,6 +19,7 @@
 //! | [`volume`] | what a model says of slices as a distribution over whole volumes |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
 //! | [`memory`] | how much memory may be taken now |
+//! | [`disk`] | where files are read: the file system, or in a browser what the page was given |
 //! | [`files`] | writing so that nobody meets half a file, and never through a link |
 //! | [`draw`] | random numbers that depend on a seed and a name alone |
 
@@ -29,6 +30,7 @@ mod case_list;
 mod compact;
 pub mod dataset;
 pub mod dicom;
+pub mod disk;
 pub mod draw;
 mod error;
 pub mod evaluate;

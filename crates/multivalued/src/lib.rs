@@ -31,6 +31,7 @@
 //! `train` uses `model`, `loss`, `assignment`, `batch` and `predict`; `model` knows none of them. A recipe
 //! may name a baseline instead (`method.kind`): `network` is what trainer and predictor see of either.
 
+pub mod answer;
 mod assignment;
 mod baseline;
 mod batch;

@@ -18,7 +18,7 @@ use crate::predict::settle;
 use crate::recipe::{MethodKind, Recipe};
 use crate::train::checkpoint;
 use crate::{Error, Limit, Predictor, Result, shipped};
-use multivalued_data::{Hypothesis, Image, Prediction, files};
+use multivalued_data::{Hypothesis, Image, Prediction, disk, files};
 use multivalued_engine::Device;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub struct Members {
 
 /// Whether a mixture lies in this folder itself.
 pub fn exists(folder: &Path) -> bool {
-    folder.join(MIXTURE).symlink_metadata().is_ok()
+    disk::is_there(&folder.join(MIXTURE))
 }
 
 /// Whether the members are models that were handed on, and not runs: nothing more is trained here. A mixture that

@@ -59,11 +59,17 @@ struct Load {
 impl Load {
     /// Half a gigabyte in f32.
     const OF_PROCESSOR: Self = Self { views: 16, values: 1 << 27 };
+    /// 64 MiB in f32. What a page's memory once grew to it keeps.
+    const OF_PAGE: Self = Self { views: 16, values: 1 << 24 };
     /// Two gigabytes in f32. A GPU is not busy with fewer views.
     const OF_GPU: Self = Self { views: 128, values: 1 << 29 };
 
     fn of(device: &Device) -> Self {
-        if device.computes_beside() { Self::OF_GPU } else { Self::OF_PROCESSOR }
+        match device.computes_beside() {
+            true => Self::OF_GPU,
+            false if cfg!(target_arch = "wasm32") => Self::OF_PAGE,
+            false => Self::OF_PROCESSOR,
+        }
     }
 }
 

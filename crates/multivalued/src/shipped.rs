@@ -12,7 +12,7 @@
 use crate::error::caught;
 use crate::network::Network;
 use crate::{Error, Predictor, Recipe, Result};
-use multivalued_data::files;
+use multivalued_data::{disk, files};
 use multivalued_engine::store::read_metadata;
 use multivalued_engine::{Device, catching};
 use std::collections::HashMap;
@@ -38,12 +38,12 @@ const FORMAT: &str = "multivalued-model/1";
 
 /// Whether a model lies in this folder itself.
 pub fn exists(folder: &Path) -> bool {
-    folder.join(WEIGHTS).is_file() && folder.join(RECIPE).is_file()
+    disk::is_file(&folder.join(WEIGHTS)) && disk::is_file(&folder.join(RECIPE))
 }
 
 /// Whether the folder says what its files' content must be.
 pub fn has_checksums(folder: &Path) -> bool {
-    folder.join(CHECKSUMS).symlink_metadata().is_ok()
+    disk::is_there(&folder.join(CHECKSUMS))
 }
 
 /// What the checksums' file of a model says: a line for each file, its BLAKE3 and its name.

@@ -20,6 +20,9 @@
  *   readers: [{ mask, name, weight }],     may be missing
  *   draws: 16 or null,                     how many draws the probabilities were counted from
  *   note: "…"                              a sentence instead of the strip, where there are no hypotheses
+ *   nothing: "not in this slice"           what an empty mask is called; "nothing there" unless given
+ *   measure: { unit: "ml", sentence }      what hypotheses are measured by in place of their area: each has a `size` in
+ *                                          that unit, and the sentence says how they are distributed
  * }
  * options = {
  *   mode: "outline", "fill", "mean" or "disagreement"
@@ -58,7 +61,7 @@
     const classes = data.classes || 1;
     const entry = (one, index) => {
       const planes = masks.planesOf(one.mask, pixels, classes);
-      return { index, probability: one.probability, name: one.name, colour: one.colour, planes };
+      return { index, probability: one.probability, name: one.name, colour: one.colour, size: one.size, planes };
     };
     const hypotheses = (data.hypotheses || []).map(entry).sort((a, b) => b.probability - a.probability || a.index - b.index);
     const readers = (data.readers || []).map((one, index) => entry(one.mask === undefined ? { mask: one } : one, index));
@@ -219,7 +222,7 @@
       if (!hypotheses.length) return `${data.title || "Image"}, ${data.width} by ${data.height} pixels`;
       const empty = hypotheses.find((one) => !one.area);
       return `${data.title || "Image"}, ${data.width} by ${data.height} pixels, ${hypotheses.length} hypotheses` +
-        (empty ? `, nothing there with ${percent(empty.probability)}` : "") + `. ${side.areaSentence(hypotheses, data.spacing)}`;
+        (empty ? `, ${side.nothing(data, empty)} with ${percent(empty.probability)}` : "") + `. ${side.sizeSentence(this)}`;
     }
 
     /** Isolates a hypothesis by rank. */
@@ -250,7 +253,7 @@
 
     wordsOf(rank) {
       const one = this.hypotheses[rank];
-      return `Hypothesis ${rank + 1} of ${this.hypotheses.length}: ${percent(one.probability)}, ${one.area ? `area ${areaText(one.area, this.data.spacing)}` : "nothing there"}`;
+      return `Hypothesis ${rank + 1} of ${this.hypotheses.length}: ${percent(one.probability)}, ${one.area ? `area ${areaText(one.area, this.data.spacing)}` : side.nothing(this.data, one)}${side.measured(this.data, one)}`;
     }
 
     key(event) {

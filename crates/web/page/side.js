@@ -37,12 +37,30 @@
     return `${value.toFixed(spacing && value < 9.95 ? 1 : 0)} ${name}`;
   }
 
-  /** "Area 84 px, 90 %: 61 to 120": the median, and where the middle nine tenths lie. */
+  /** "Area 84 px, 90 %: 61 to 120": the median, and where the middle nine tenths lie. "Nothing there: 97 %; else 75 px"
+   * where that is the median. */
   function areaSentence(hypotheses, spacing) {
     const sizes = hypotheses.map((one) => ({ size: one.area, probability: one.probability }));
+    if (sizes.length && masks.quantile(sizes, 0.5) === 0) {
+      const sum = (list) => list.reduce((total, one) => total + one.probability, 0);
+      const rest = sizes.filter((one) => one.size > 0);
+      const empty = `Nothing there: ${percent(1 - sum(rest) / sum(sizes))}`;
+      return rest.length ? `${empty}; else ${areaText(masks.quantile(rest, 0.5), spacing)}` : empty;
+    }
     const [middle, low, high] = [0.5, 0.05, 0.95].map((level) => areaText(masks.quantile(sizes, level), spacing));
     return `Area ${middle}, 90 %: ${low.split(" ")[0]} to ${high.split(" ")[0]}`;
   }
+
+  /** What an empty mask is called; of a volume without anything it is no matter of the slice. */
+  const nothing = (data, one) => (data.measure && one && one.size === 0 ? "nothing there" : data.nothing || "nothing there");
+
+  const sizeText = (size, unit) => `${size < 9.95 && size % 1 ? size.toPrecision(2) : Math.round(size)} ${unit}`;
+
+  /** ", 2.1 ml": the size of a hypothesis, where it is not measured by its area. */
+  const measured = (data, one) => (data.measure && one.size ? `, ${sizeText(one.size, data.measure.unit)}` : "");
+
+  /** The sentence on sizes. */
+  const sizeSentence = ({ data, hypotheses }) => (data.measure ? data.measure.sentence : areaSentence(hypotheses, data.spacing));
 
   /** A card of the strip. Empty masks have no picture of their own: "nothing there". */
   function card(view, one, rank) {
@@ -51,7 +69,8 @@
     const bar = make("span.bar", { "aria-hidden": "true" }, make("i"));
     bar.firstChild.style.width = `${Math.max(0.5, 100 * one.probability)}%`;
     bar.firstChild.style.background = paint.colour(one.probability);
-    const small = one.area ? areaText(one.area, data.spacing) : "nothing there";
+    const here = one.area ? areaText(one.area, data.spacing) : nothing(data, one);
+    const small = data.measure && one.size ? `${sizeText(one.size, data.measure.unit)}, ${one.area ? `${here} here` : here}` : here;
     const text = make("span.text", {}, make("b", {}, percent(one.probability)), bar,
       make("small", {}, one.name ? `${one.name} · ${small}` : small));
     let picture = make("span.none", { "aria-hidden": "true" }, "∅");
@@ -81,7 +100,7 @@
       const chip = (one, at) => make("button.reader", {
         type: "button", mouseenter: () => view.hover(one), mouseleave: () => view.hover(null),
         focus: () => view.hover(one), blur: () => view.hover(null),
-      }, one.name || `reader ${at + 1}`, make("small", {}, one.area ? areaText(one.area, data.spacing) : "nothing there"));
+      }, one.name || `reader ${at + 1}`, make("small", {}, one.area ? areaText(one.area, data.spacing) : nothing(data)));
       strip.append(make("div.chips", { role: "group", "aria-label": "Readers" }, ...readers.map(chip)));
     }
     return { cards, rest };
@@ -100,34 +119,37 @@
     facts.replaceChildren();
     if (!hypotheses.length) return;
     const { name, scale } = areaUnit(data.spacing);
-    const largest = Math.max(1, ...hypotheses.map((one) => one.area), ...readers.map((one) => one.area)) * 1.04;
+    const { measure } = data;
+    const sizeOf = (one) => (measure ? one.size : one.area);
+    const beside = measure ? [] : readers;
+    const largest = Math.max(measure ? 1e-6 : 1, ...[...hypotheses, ...beside].map(sizeOf)) * 1.04;
     const tallest = Math.max(...hypotheses.map((one) => one.probability));
     const [width, height, foot] = [300, 52, 14];
     const x = (area) => 6 + (area / largest) * (width - 12);
-    const sizes = hypotheses.map((one) => ({ size: one.area, probability: one.probability }));
+    const sizes = hypotheses.map((one) => ({ size: sizeOf(one), probability: one.probability }));
     const plot = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "areas", "aria-hidden": "true" });
     const [low, high] = [masks.quantile(sizes, 0.05), masks.quantile(sizes, 0.95)].map(x);
     plot.append(svg("rect", { x: low - 2, y: 0, width: high - low + 4, height: height - foot, class: "band" }));
     plot.append(svg("line", { x1: 0, x2: width, y1: height - foot, y2: height - foot, class: "axis" }));
     hypotheses.forEach((one, rank) => {
       const tall = Math.max(2, (one.probability / tallest) * (height - foot - 4));
-      const stem = svg("rect", { x: x(one.area) - 2, y: height - foot - tall, width: 4, height: tall, rx: 1.5, fill: paint.colour(one.probability) });
+      const stem = svg("rect", { x: x(sizeOf(one)) - 2, y: height - foot - tall, width: 4, height: tall, rx: 1.5, fill: paint.colour(one.probability) });
       stem.dataset.rank = rank;
       stem.addEventListener("mouseenter", () => view.hover(one));
       stem.addEventListener("mouseleave", () => view.hover(null));
       plot.append(stem);
     });
-    for (const one of readers) plot.append(svg("circle", { cx: x(one.area), cy: height - foot, r: 3, class: "reader" }));
+    for (const one of beside) plot.append(svg("circle", { cx: x(one.area), cy: height - foot, r: 3, class: "reader" }));
     const label = (text, at, anchor) => {
       const element = svg("text", { x: at, y: height - 2, "text-anchor": anchor });
       element.textContent = text;
       plot.append(element);
     };
     label("0", 4, "start");
-    label(areaText(largest / 1.04, data.spacing), width - 2, "end");
+    label(measure ? sizeText(largest / 1.04, measure.unit) : areaText(largest / 1.04, data.spacing), width - 2, "end");
     const counted = data.draws ? ` · counted from ${data.draws} draws` : "";
-    const inPixels = data.spacing ? `, a pixel here is ${Number(scale.toPrecision(2))} ${name}` : "";
-    facts.append(make("p", {}, make("b", {}, areaSentence(hypotheses, data.spacing)),
+    const inPixels = data.spacing && !measure ? `, a pixel here is ${Number(scale.toPrecision(2))} ${name}` : "";
+    facts.append(make("p", {}, make("b", {}, sizeSentence(view)),
       make("small", {}, `${hypotheses.length} hypothes${hypotheses.length === 1 ? "is" : "es"}${counted}${inPixels}`)), plot);
   }
 
@@ -152,6 +174,6 @@
     if (readers.length && state.readers) legend.append(make("i.line.dashed"), make("span", {}, "readers"));
   }
 
-  const side = { percent, areaText, areaSentence, fillStrip, fillFacts, fillLegend };
+  const side = { percent, areaText, areaSentence, sizeSentence, nothing, measured, fillStrip, fillFacts, fillLegend };
   Object.assign(global.Multivalued, { make, side });
 })(self);

@@ -13,6 +13,28 @@ pub const HYPOTHESES_SCRIPT: &str = concat!(
 /// Their styles.
 pub const HYPOTHESES_STYLE: &str = include_str!("../page/hypotheses.css");
 
+/// The viewer's page; its scripts and styles lie beside it.
+pub const VIEWER_PAGE: &str = include_str!("../page/index.html");
+
+/// The viewer's scripts, in the order they are to be loaded.
+pub const VIEWER_SCRIPT: &str = concat!(
+    include_str!("../page/masks.js"),
+    include_str!("../page/stage.js"),
+    include_str!("../page/paint.js"),
+    include_str!("../page/side.js"),
+    include_str!("../page/hypotheses.js"),
+    include_str!("../page/worker.js"),
+    include_str!("../page/files.js"),
+    include_str!("../page/windows.js"),
+    include_str!("../page/study.js"),
+    include_str!("../page/example.js"),
+    include_str!("../page/viewer.js"),
+);
+
+/// Its styles.
+pub const VIEWER_STYLE: &str =
+    concat!(include_str!("../page/viewer.css"), include_str!("../page/hypotheses.css"));
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ pub mod plan;
 mod predict;
 pub mod train;
 mod validate;
+mod view;
 
 use clap::{Parser, Subcommand};
 
@@ -46,6 +47,7 @@ enum Command {
     Plan(plan::PlanCommand),
     Train(train::Train),
     Predict(predict::Predict),
+    View(view::View),
     Evaluate(evaluate::Evaluate),
     Calibrate(calibrate::Calibrate),
     Combine(combine::Combine),
@@ -72,6 +74,7 @@ impl Program {
             Command::Plan(command) => command.run(),
             Command::Train(command) => command.run(),
             Command::Predict(command) => command.run(),
+            Command::View(command) => command.run(),
             Command::Evaluate(command) => command.run(),
             Command::Calibrate(command) => command.run(),
             Command::Combine(command) => command.run(),

@@ -1,15 +1,12 @@
 //! `predict`: images in, one mask file per hypothesis out, with their probabilities.
 
-mod coherent;
 mod existing;
 mod inputs;
 mod maps;
 mod output;
-mod predicted;
 mod queue;
 mod segmentation;
 mod settings;
-mod sizes;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +16,7 @@ use clap::{Args, ValueEnum};
 use existing::Policy;
 use inputs::Inputs;
 use multivalued::Limit;
+use multivalued::answer::Keep;
 use multivalued_data::dataset::Layout;
 use output::{Output, Written, refuse_links};
 use queue::{Event, Queue, Task};
@@ -29,7 +27,6 @@ use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::run::RunFolder;
 use crate::run::counting::Counting;
-use crate::run::keep::Keep;
 use crate::run::levels;
 use crate::run::likeness;
 use crate::run::model::{RunModel, usual_memory};

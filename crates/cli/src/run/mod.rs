@@ -10,7 +10,6 @@ pub mod evaluation;
 pub mod folds;
 pub mod hand_on;
 pub mod interrupt;
-pub mod keep;
 pub mod levels;
 pub mod likeness;
 pub mod model;

@@ -14,7 +14,7 @@
 //!                record, id, group, columns, rows, channels; then what was skipped and what was noted, each a list of texts
 //! ```
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,7 @@ use rayon::prelude::*;
 
 use super::hold::{Listener, Told};
 use super::record::{self, Input};
+use crate::disk::File;
 use crate::{Case, Error, Grid, Result, files};
 
 const MAGIC: [u8; 8] = *b"mvcases\n";

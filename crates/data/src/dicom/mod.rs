@@ -30,7 +30,7 @@ use rayon::prelude::*;
 
 use crate::import::{Limits, Sample, Samples, Size, Steps};
 use crate::memory::reserved;
-use crate::{Error, Result};
+use crate::{Error, Result, disk};
 pub(crate) use instance::{Content, Instance};
 use parts::Parts;
 pub(crate) use stack::Stack;
@@ -43,8 +43,8 @@ const SERIES: &str = "series-";
 /// Whether a path is a file that is DICOM by its first bytes. A pipe would keep its reader waiting.
 pub(crate) fn is_dicom(path: &Path) -> bool {
     let mut head = [0; 132];
-    let mut read = || fs::File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    path.is_file() && read().is_ok() && &head[128..] == b"DICM"
+    let mut read = || disk::File::open(path).and_then(|mut file| file.read_exact(&mut head));
+    disk::is_file(path) && read().is_ok() && &head[128..] == b"DICM"
 }
 
 /// Whether a path names a DICOM file or series.
@@ -103,8 +103,7 @@ pub(crate) fn is_folder(path: &Path) -> bool {
         None => path,
     };
     // The first one that is found is enough.
-    folder.is_dir()
-        && fs::read_dir(folder).is_ok_and(|all| all.flatten().any(|one| is_candidate(&one.path())))
+    disk::is_dir(folder) && disk::list(folder).is_ok_and(|all| all.iter().any(|one| is_candidate(one)))
 }
 
 /// Whether files, all of those in a folder, are the slices of a series, by the first two of them.
@@ -125,15 +124,12 @@ pub(crate) fn is_series<'a>(files: impl IntoIterator<Item = &'a Path>) -> bool {
 /// Folder and number of `FOLDER/series-2`, where there is no file or folder of that name.
 fn number_of_series(path: &Path) -> Option<(&Path, usize)> {
     let number = path.file_name()?.to_str()?.strip_prefix(SERIES)?.parse().ok()?;
-    path.parent().filter(|folder| !path.exists() && folder.is_dir()).map(|folder| (folder, number))
+    path.parent().filter(|folder| !disk::exists(path) && disk::is_dir(folder)).map(|folder| (folder, number))
 }
 
 /// The DICOM files of a folder, by name; hidden files and others are left out.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|e| Error::io(folder, e))? {
-        files.push(entry.map_err(|e| Error::io(folder, e))?.path());
-    }
+    let mut files = disk::list(folder).map_err(|e| Error::io(folder, e))?;
     files.retain(|path| is_candidate(path));
     files.sort();
     Ok(files)
@@ -175,7 +171,7 @@ impl Stack {
     pub fn open(path: &Path, limits: &Limits) -> Result<Self> {
         let (folder, number) = match number_of_series(path) {
             Some((folder, number)) => (folder, Some(number)),
-            None if path.is_dir() => (path, None),
+            None if disk::is_dir(path) => (path, None),
             None => return Self::new(path, vec![Instance::read(path, limits)?]),
         };
         let mut series = series_in(folder, limits)?;
@@ -225,8 +221,7 @@ impl Stack {
         let one_scale = scales.iter().all(|scale| *scale == scales[0]);
         // Slices with scales of their own, as PET has them, are stored as their values.
         let sample = if one_scale { format.sample } else { Sample::F32 };
-        let stored =
-            self.instances.iter().map(|one| fs::metadata(&one.path).map_or(0, |found| found.len())).sum();
+        let stored = self.instances.iter().map(|one| disk::length(&one.path).unwrap_or(0)).sum();
         let _room = limits.claim(path, &size, sample, stored, 1)?;
         let length = size.width * size.height * size.channels * sample.bytes();
         let mut bytes = reserved(path, length * size.depth)?;

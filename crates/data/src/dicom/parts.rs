@@ -4,7 +4,6 @@
 //! in a sequence. So each length is held against the file's end first, and depth and number of elements have limits;
 //! the parser is then given the attributes alone, and never the pixels.
 
-use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
@@ -17,6 +16,7 @@ use dicom_transfer_syntax_registry::entries;
 use flate2::read::DeflateDecoder;
 
 use super::syntax;
+use crate::disk::File;
 use crate::import::Limits;
 use crate::memory::reserved;
 use crate::{Error, Result};

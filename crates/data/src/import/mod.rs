@@ -16,14 +16,15 @@ pub(crate) mod headed;
 pub(crate) mod mask;
 pub mod nifti;
 mod npy;
+#[cfg(not(target_arch = "wasm32"))]
 mod npz;
 mod raster;
 mod sample;
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use crate::disk::{self, File};
 use crate::memory::{Room, claim};
 use crate::{Error, Image, Mask, Result, dicom};
 pub(crate) use headed::geometry as placed;
@@ -137,7 +138,8 @@ pub(crate) fn identify(path: &Path) -> Result<Format> {
         return Ok(Format::Dicom);
     }
     // A pipe would keep its reader waiting, a device never end.
-    if !std::fs::metadata(path).map_err(|e| Error::io(path, e))?.is_file() {
+    disk::length(path).map_err(|e| Error::io(path, e))?;
+    if !disk::is_file(path) {
         return Err(Error::file(path, "is no file but a folder, pipe or device; give an image file"));
     }
     let mut head = Vec::with_capacity(352);
@@ -185,7 +187,12 @@ pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Samples> {
         Format::Jpeg => raster::read_jpeg(path, limits),
         Format::Tiff => raster::read_tiff(path, limits),
         Format::Npy => npy::read(path, limits),
+        #[cfg(not(target_arch = "wasm32"))]
         Format::Npz => npz::read(path, limits),
+        #[cfg(target_arch = "wasm32")]
+        Format::Npz => {
+            Err(Error::file(path, "is an NPZ archive, which is not read here; save it with numpy.save"))
+        }
         Format::Nifti => nifti::read(path, limits),
         Format::Headed(kind) => headed::read(path, kind, limits),
         Format::Dicom => dicom::read(path, limits),
@@ -237,6 +244,12 @@ pub fn read_mask(path: &Path, rule: MaskRule, limits: &Limits) -> Result<Mask> {
     let samples = read(path, limits)?;
     refuse_volume(path, samples.size)?;
     mask::slice_mask(path, &samples, 0, rule)
+}
+
+/// Reads the mask of each slice of an image or volume.
+pub fn read_masks(path: &Path, rule: MaskRule, limits: &Limits) -> Result<Vec<Mask>> {
+    let samples = read(path, limits)?;
+    (0..samples.size.depth).map(|z| mask::slice_mask(path, &samples, z, rule)).collect()
 }
 
 fn refuse_volume(path: &Path, size: Size) -> Result<()> {

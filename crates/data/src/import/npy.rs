@@ -1,12 +1,12 @@
 //! NumPy's NPY: numbers and booleans only. The header is parsed here rather than evaluated, and
 //! object arrays (which hold pickles, that is programs) are refused by their type.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use super::sample::{Sample, Steps};
 use super::{Limits, Samples, Size};
+use crate::disk::File;
 use crate::memory::reserved;
 use crate::{Error, Result};
 

@@ -1,7 +1,6 @@
 //! PNG, TIFF and JPEG through the `image` crate: 8 or 16 bits, grey or RGB, with or without alpha
 //! (which is kept as the last channel).
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Seek};
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use image::{ImageDecoder, ImageError};
 
 use super::sample::{Sample, Steps};
 use super::{Limits, Samples, Size, float_tiff};
+use crate::disk::File;
 use crate::memory::reserved;
 use crate::{Error, Result};
 

@@ -2,6 +2,7 @@
 
 use super::Recipe;
 use crate::{Error, Result};
+use multivalued_data::disk;
 use std::path::Path;
 
 /// The recipes that come with the program, by name.
@@ -56,7 +57,7 @@ impl Recipe {
 
     /// A recipe from a file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::io(path, source))?;
+        let text = disk::read_to_string(path).map_err(|source| Error::io(path, source))?;
         Self::parse(&text, &path.display().to_string())
     }
 

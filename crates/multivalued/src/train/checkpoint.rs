@@ -18,7 +18,7 @@ use crate::error::caught;
 use crate::network::Network;
 use crate::recipe::Recipe;
 use crate::{Error, Predictor, Result};
-use multivalued_data::{CaseList, files};
+use multivalued_data::{CaseList, disk, files};
 use multivalued_engine::{Device, Parameters};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -173,12 +173,12 @@ fn beside(folder: &Path, ending: &str) -> PathBuf {
 /// Readers change nothing: another process may be at work on it.
 fn place_of(folder: &Path) -> PathBuf {
     let old = beside(folder, ".old");
-    if !folder.exists() && old.exists() { old } else { folder.to_owned() }
+    if !disk::exists(folder) && disk::exists(&old) { old } else { folder.to_owned() }
 }
 
 /// Whether a complete checkpoint lies there (or lies beside it after a crash).
 pub fn exists(folder: &Path) -> bool {
-    place_of(folder).join(STATE).is_file()
+    disk::is_file(&place_of(folder).join(STATE))
 }
 
 /// A checkpoint whose state was read; its other files are read for networks that they are to fit.
@@ -200,7 +200,7 @@ impl Opened {
     fn read(folder: &Path) -> Result<Self> {
         let folder = &place_of(folder);
         let path = folder.join(STATE);
-        if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        if !disk::is_there(&path) {
             return Err(Error::checkpoint(folder, "no checkpoint here (state.json is missing)"));
         }
         let text = read_file(&path, MOST_STATE)?;

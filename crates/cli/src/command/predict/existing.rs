@@ -1,13 +1,12 @@
 //! What lies in the folder of results already: it is refused, gone on with, or replaced.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
-use multivalued_data::files;
+use multivalued::answer::{DOCUMENT, FORMAT, VERSION, checksum};
 use serde_json::Value;
 
 use super::inputs::file_name;
-use super::output::{DOCUMENT, FORMAT, VERSION};
 use super::{segmentation, settings};
 use crate::exit::{Failure, Outcome};
 
@@ -80,16 +79,6 @@ pub fn clear(folder: &Path) -> Outcome {
     };
     remove(DOCUMENT)?;
     content(folder)?.iter().filter(|name| is_ours(name)).try_for_each(|name| remove(name))
-}
-
-/// BLAKE3 of a regular file.
-pub fn checksum(path: &Path) -> Outcome<String> {
-    files::refuse_link(path)?;
-    files::must_be_regular(path)?;
-    let mut hasher = blake3::Hasher::new();
-    let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
-    read.map_err(|error| Failure::io(path, &error))?;
-    Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// The names in a folder, sorted; none where there is no folder.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
+use multivalued::answer::stem;
 use multivalued_data::dataset::{Images, Layout, Slices, is_image_name};
 use multivalued_data::dicom;
 use multivalued_data::import::{Limits, is_image};
@@ -182,16 +183,6 @@ fn numbered(file: &Path) -> Option<(String, usize)> {
     let (name, number) = stem.rsplit_once('_')?;
     let is_number = number.len() == 4 && number.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && !name.is_empty()).then_some((name.to_owned(), number.parse().ok()?))
-}
-
-/// A file's name without its ending, `.nii.gz` as a whole.
-fn stem(path: &Path) -> String {
-    let name = file_name(path);
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    match name.rfind('.') {
-        Some(at) if at > 0 => name[..at].to_owned(),
-        _ => name.to_owned(),
-    }
 }
 
 /// A file's name.

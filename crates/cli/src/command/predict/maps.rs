@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use multivalued::answer::Predicted;
 use multivalued_data::export::write_map_like;
 use multivalued_data::import::Limits;
 
-use super::predicted::Predicted;
 use crate::exit::Outcome;
 
 /// The files of an image's maps.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use multivalued::answer::{Coherent, DOCUMENT, Document, Keep, Predicted, answers, checksum};
 use multivalued_data::draw::Draw;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::import::Limits;
@@ -12,22 +13,14 @@ use multivalued_data::volume::VolumeHypothesis;
 use multivalued_data::{Case, Hypothesis, Image, Mask, Prediction, files};
 use serde_json::{Value, json};
 
-use super::coherent::Coherent;
-use super::existing::{State, checksum, clear};
+use super::existing::{State, clear};
 use super::inputs::file_name;
-use super::predicted::{PackedHypothesis, Predicted};
 use super::queue::Finished;
-use super::{MaskFormat, maps, segmentation, sizes};
+use super::{MaskFormat, maps, segmentation};
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::picture::{Exhibit, png, sheet};
-use crate::run::keep::Keep;
-
-/// The file that describes the others.
-pub const DOCUMENT: &str = "prediction.json";
-pub const FORMAT: &str = "multivalued-prediction";
-/// Grows when a reader of the old kind could not read the new one.
-pub const VERSION: u32 = 3;
+use crate::run::likeness;
 
 /// Volumes that a sheet shows.
 const SHOWN_VOLUMES: usize = 5;
@@ -54,39 +47,13 @@ pub struct Written {
     pub sizes: Option<String>,
 }
 
-/// A hypothesis that is written: its masks, slice by slice.
-pub struct Answer<'a> {
-    pub probability: f64,
-    pub slices: Vec<&'a PackedHypothesis>,
-}
-
-/// The hypotheses of an image, or of a volume as a whole.
-fn answers<'a>(predicted: &'a [Predicted], coherent: Option<&Coherent>) -> Vec<Answer<'a>> {
-    match coherent {
-        Some(all) => {
-            let of = |one: &VolumeHypothesis| Answer {
-                probability: one.probability,
-                slices: predicted.iter().zip(&one.members).map(|(slice, &at)| &slice.all[at]).collect(),
-            };
-            all.hypotheses.iter().map(of).collect()
-        }
-        None => {
-            let of = |one: &'a PackedHypothesis| Answer {
-                probability: f64::from(one.probability),
-                slices: vec![one],
-            };
-            predicted[0].kept().iter().map(of).collect()
-        }
-    }
-}
-
 impl Output<'_> {
     /// Writes an image's results.
     pub fn write(&self, finished: &Finished) -> Outcome<Written> {
         let Finished { task, slices, predicted, warnings, pixels, .. } = finished;
         let (input, to, limits) = (task.input, task.folder, Limits::default());
         let image = &input.files[0];
-        warnings.tell(image);
+        likeness::tell(warnings, image);
         refuse_links(self.out, &input.name)?;
         folder::make(to)?;
         if !matches!(task.state, State::Free) {
@@ -141,35 +108,32 @@ impl Output<'_> {
         let names = |files: &[PathBuf]| files.iter().map(|file| file_name(file)).collect::<Vec<_>>();
         let hypotheses = names(&hypotheses);
         let geometry = slices.image(0)?.geometry;
-        let unit = sizes::Unit::of(geometry.as_ref(), predicted.len());
-        let found = sizes::of(predicted, coherent.as_ref().map(|all| &all.volume));
-        // The files of a volume hold no single slice's hypotheses.
-        let of_slices = coherent.is_none().then_some(&hypotheses[..]);
-        let document = json!({
-            "format": FORMAT,
-            "version": VERSION,
-            "id": input.name,
-            "images": input.files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>(),
-            "pixels_blake3": pixels,
-            "settings": self.settings,
-            "warnings": warnings.sentences(),
-            "spacing": geometry.as_ref().map(|geometry| geometry.spacing),
-            "sizes": sizes::json(&found, unit),
-            "volume": coherent.as_ref().map(|all| all.json(&hypotheses, unit)),
-            "slices": predicted.iter().map(|slice| slice.json(of_slices)).collect::<Vec<_>>(),
-            "samples": names(&samples),
-            "maps": maps.map(|maps| json!({
+        let maps = maps.map(|maps| {
+            json!({
                 "mean": names(&maps.means),
                 "contours": names(&maps.contours),
                 "entropy": file_name(&maps.entropy),
-            })),
-            "files": checksums,
+            })
         });
-        let text = serde_json::to_string_pretty(&document).map_err(|error| Failure::Io(error.to_string()))?;
-        folder::write(&to.join(DOCUMENT), (text + "\n").as_bytes())?;
+        let document = Document {
+            id: &input.name,
+            images: input.files.iter().map(|file| file.display().to_string()).collect(),
+            pixels,
+            settings: &self.settings,
+            warnings,
+            geometry: geometry.as_ref(),
+            predicted,
+            coherent: coherent.as_ref(),
+            hypotheses: &hypotheses,
+            samples: &names(&samples),
+            maps: maps.unwrap_or_default(),
+            files: &checksums,
+        };
+        let (text, sizes) = document.text();
+        folder::write(&to.join(DOCUMENT), text.as_bytes())?;
         Ok(Written {
             losses: predicted.iter().filter_map(|slice| slice.loss).collect(),
-            sizes: coherent.map(|_| sizes::in_words(&found, unit)),
+            sizes: coherent.map(|_| sizes),
         })
     }
 

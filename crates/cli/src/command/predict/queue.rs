@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
+use multivalued::answer::{Keep, Pixels, Predicted, Warnings};
 use multivalued_data::dataset::Slices;
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::import::Limits;
@@ -20,11 +21,8 @@ use rayon::prelude::*;
 use super::existing::{State, is_complete};
 use super::inputs::Input;
 use super::output::Written;
-use super::predicted::Predicted;
 use crate::exit::{Failure, Outcome};
 use crate::run::counting::Counting;
-use crate::run::keep::Keep;
-use crate::run::likeness::Warnings;
 use crate::run::model::RunModel;
 
 /// A group of images ends where it has so many slices,
@@ -176,14 +174,14 @@ impl Queue<'_> {
     fn open<'a>(&self, task: &'a Task<'a>, room: &'a Room) -> Outcome<Option<Opened<'a>>> {
         let channels = self.model.recipe().image_channels();
         let slices = Slices::open_for(&task.input.files, channels, &Limits::default())?;
-        let mut hasher = blake3::Hasher::new();
+        let mut pixels = Pixels::default();
         let mut warnings = Warnings::default();
         for z in 0..slices.len() {
             let image = slices.image(z)?;
-            hash(&mut hasher, &image);
+            pixels.add(&image);
             warnings.add(self.fingerprint, &image);
         }
-        let pixels = hasher.finalize().to_hex().to_string();
+        let pixels = pixels.finish();
         match task.state {
             State::Begun(document) if is_complete(task.folder, document, &pixels) => return Ok(None),
             _ => {}
@@ -327,17 +325,6 @@ impl Queue<'_> {
             };
             let _ = events.send(event);
         }
-    }
-}
-
-/// Adds an image's size and values to a hash.
-fn hash(hasher: &mut blake3::Hasher, image: &Image) {
-    for number in [image.width(), image.height(), image.channels()] {
-        hasher.update(&(number as u64).to_le_bytes());
-    }
-    for values in image.pixels().chunks(1 << 12) {
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        hasher.update(&bytes);
     }
 }
 

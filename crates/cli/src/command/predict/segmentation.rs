@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
+use multivalued::answer::Answer;
 use multivalued_data::dicom::{self, seg};
 use multivalued_data::import::Limits;
 
 use super::inputs::Input;
-use super::output::Answer;
 use crate::exit::{Failure, Outcome};
 
 /// The file's name.

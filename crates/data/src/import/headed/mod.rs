@@ -7,7 +7,6 @@
 mod metaimage;
 mod nrrd;
 
-use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Component, Path, PathBuf};
 
@@ -17,6 +16,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 
 use super::sample::{Sample, Steps};
 use super::{Limits, Samples, Size};
+use crate::disk::{self, File};
 use crate::files;
 use crate::memory::reserved;
 use crate::{Error, Geometry, Mask, Result};
@@ -133,9 +133,9 @@ fn beside(path: &Path, name: &str) -> Result<PathBuf> {
         }
     }
     let data = path.with_file_name(name);
-    match std::fs::metadata(&data) {
-        Ok(found) if found.is_file() => Ok(data),
-        _ => Err(Error::file(
+    match disk::is_file(&data) {
+        true => Ok(data),
+        false => Err(Error::file(
             path,
             format!("keeps its samples in '{name}', which is not in its folder; copy it there"),
         )),
@@ -202,7 +202,7 @@ impl Header {
                 "has a spacing, direction or origin that is not finite; export it again",
             ));
         }
-        let stored = std::fs::metadata(&header.data).map_err(|e| Error::io(&header.data, e))?.len();
+        let stored = disk::length(&header.data).map_err(|e| Error::io(&header.data, e))?;
         header.stored = stored;
         limits.check(path, &header.size, header.sample.bytes() as u64, stored)?;
         let needed = header.sample_bytes() as u64;

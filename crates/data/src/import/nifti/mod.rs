@@ -4,7 +4,6 @@
 
 mod header;
 
-use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -14,6 +13,7 @@ use flate2::write::GzEncoder;
 
 use super::sample::Steps;
 use super::{Limits, Samples};
+use crate::disk::File;
 use crate::files;
 use crate::memory::reserved;
 use crate::{Error, Mask, Result};

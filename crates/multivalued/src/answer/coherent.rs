@@ -1,13 +1,10 @@
 //! A volume's slices as whole volumes: the most probable ones, and samples.
 
+use super::{Keep, Predicted, Unit};
+use crate::Result;
 use multivalued_data::draw::Draw;
 use multivalued_data::volume::{Volume, VolumeHypothesis};
 use serde_json::{Value, json};
-
-use super::predicted::Predicted;
-use super::sizes::Unit;
-use crate::exit::Outcome;
-use crate::run::keep::Keep;
 
 /// Hypotheses that are written unless the user says otherwise.
 const MOST: usize = 10;
@@ -23,6 +20,7 @@ const ENOUGH: f64 = 0.99;
 
 /// What a model says of a volume as a whole.
 pub struct Coherent {
+    /// The slices, coupled.
     pub volume: Volume,
     /// The most probable first.
     pub hypotheses: Vec<VolumeHypothesis>,
@@ -35,7 +33,7 @@ pub struct Coherent {
 
 impl Coherent {
     /// Couples the slices of a volume; none where there is one slice alone.
-    pub fn of(slices: &[Predicted], keep: &Keep, name: &str, seed: u64) -> Outcome<Option<Self>> {
+    pub fn of(slices: &[Predicted], keep: &Keep, name: &str, seed: u64) -> Result<Option<Self>> {
         if slices.len() < 2 {
             return Ok(None);
         }

@@ -19,12 +19,15 @@ pub struct Predicted {
 
 /// A hypothesis in few bytes.
 pub struct PackedHypothesis {
+    /// Where it is.
     pub mask: CompactMask,
+    /// How probable it is.
     pub probability: f32,
     code: usize,
 }
 
 impl Predicted {
+    /// What a model says of a slice, and what is kept of that.
     pub fn new(all: &Prediction, kept: &Prediction, loss: Option<f64>) -> Self {
         let pack = |one: &Hypothesis| PackedHypothesis {
             mask: CompactMask::new(&one.mask),

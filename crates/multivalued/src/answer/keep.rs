@@ -1,10 +1,8 @@
 //! Which hypotheses of a prediction are kept: all of them, or fewer by one of four rules.
 
-use multivalued::Coverage;
+use crate::{Coverage, Result};
 use multivalued_data::Prediction;
 use multivalued_data::metric::summary::{Summary, merged, short_list};
-
-use crate::exit::Outcome;
 
 /// What is kept.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,7 +30,7 @@ impl Keep {
 
     /// What `coverage` and `top` leave, whose probabilities stay as they were; or the short list that `list` or
     /// `merge` makes, with what it loses.
-    pub fn of(&self, prediction: &Prediction) -> Outcome<(Prediction, Option<f64>)> {
+    pub fn of(&self, prediction: &Prediction) -> Result<(Prediction, Option<f64>)> {
         let short = match (self.list, self.merge) {
             (Some(count), _) => Some(short_list(prediction, count)?),
             (None, Some(iou)) => Some(merged(prediction, iou)?),

@@ -3,12 +3,11 @@
 //! Those of a volume are summed along the chain of its coupled slices (`multivalued_data::volume`): a reader who draws
 //! much in one slice is taken for one who does so in the next, as far as the slices' own probabilities allow.
 
+use super::{PackedHypothesis, Predicted};
 use multivalued_data::Geometry;
 use multivalued_data::metric::area::quantile;
 use multivalued_data::volume::Volume;
 use serde_json::{Value, json};
-
-use super::predicted::Predicted;
 
 /// The low and the high end of what is told.
 const ENDS: [f64; 2] = [0.05, 0.95];
@@ -16,6 +15,7 @@ const ENDS: [f64; 2] = [0.05, 0.95];
 /// What sizes are told in beside pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unit {
+    /// "ml" or "mm2".
     pub name: &'static str,
     /// How much a pixel is.
     pub scale: f64,
@@ -97,7 +97,7 @@ pub fn in_words(sizes: &[Size], unit: Option<Unit>) -> String {
 /// The areas of each class in each hypothesis, with its share of the probability.
 fn areas(slice: &Predicted) -> Vec<(Vec<usize>, f64)> {
     let total: f64 = slice.all.iter().map(|one| f64::from(one.probability)).sum();
-    let of = |one: &super::predicted::PackedHypothesis| {
+    let of = |one: &PackedHypothesis| {
         let mask = one.mask.mask();
         let areas = (0..mask.classes()).map(|class| mask.area(class)).collect();
         (areas, f64::from(one.probability) / total)
@@ -113,9 +113,8 @@ fn sorted(slice: &[(Vec<usize>, f64)], class: usize) -> Vec<(usize, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use multivalued_data::{Hypothesis, Mask, Prediction};
-
     use super::*;
+    use multivalued_data::{Hypothesis, Mask, Prediction};
 
     fn predicted(areas: &[(usize, f32)]) -> Predicted {
         let one = |&(area, probability): &(usize, f32)| Hypothesis {
