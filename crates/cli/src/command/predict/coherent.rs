@@ -1,6 +1,7 @@
 //! A volume's slices as whole volumes: the most probable ones, and samples.
 
 use multivalued_data::draw::Draw;
+use multivalued_data::volume::coherent::{self, Wanted};
 use multivalued_data::volume::{Volume, VolumeHypothesis};
 use serde_json::{Value, json};
 
@@ -9,29 +10,8 @@ use super::sizes::Unit;
 use crate::exit::Outcome;
 use crate::run::keep::Keep;
 
-/// Hypotheses that are written unless the user says otherwise.
-const MOST: usize = 10;
-/// The IoU from which on two volumes count as one, unless the user says otherwise.
-const SAME: f64 = 0.8;
-/// Draws behind the shares of volumes that are nearest to each hypothesis, and behind probabilities where paths are too
-/// many to be counted.
-const DRAWS: usize = 1000;
-/// Volumes among which those are looked for that most draws are nearly the same as: the best paths, and draws.
-const CANDIDATES: usize = 100;
-/// The best paths are enough where they have so much of the probability.
-const ENOUGH: f64 = 0.99;
-
 /// What a model says of a volume as a whole.
-pub struct Coherent {
-    pub volume: Volume,
-    /// The most probable first.
-    pub hypotheses: Vec<VolumeHypothesis>,
-    merge_iou: f64,
-    /// Whether the probabilities are exact sums over paths, and not counted from draws.
-    exact: bool,
-    /// By hypothesis the share of drawn volumes that are nearest to it.
-    nearest: Vec<f64>,
-}
+pub struct Coherent(coherent::Coherent);
 
 impl Coherent {
     /// Couples the slices of a volume; none where there is one slice alone.
@@ -39,33 +19,32 @@ impl Coherent {
         if slices.len() < 2 {
             return Ok(None);
         }
-        let volume = Volume::new(slices.len(), |at| slices[at].weighted())?;
-        let merge_iou = keep.merge.unwrap_or(SAME);
-        let unless_stated = if keep.merge.is_some() { CANDIDATES } else { MOST };
-        let most = keep.top.or(keep.list).unwrap_or(unless_stated);
-        let draws = volume.draws(DRAWS, &mut Draw::new(seed, &["nearest", name], 0));
-        let mut hypotheses = volume.hypotheses(CANDIDATES.max(most), merge_iou);
-        let exact = hypotheses.iter().map(|one| one.probability).sum::<f64>() >= ENOUGH;
-        if !exact {
-            let best = hypotheses.into_iter().map(|one| one.members);
-            let candidates: Vec<Vec<usize>> = best.chain(draws[..CANDIDATES].iter().cloned()).collect();
-            hypotheses = volume.covering(&candidates, &draws, most, merge_iou);
-        }
-        hypotheses.truncate(most);
-        let nearest = volume.nearest_shares(&hypotheses, &draws);
-        Ok(Some(Self { volume, hypotheses, merge_iou, exact, nearest }))
+        let wanted = Wanted { most: keep.top.or(keep.list), merge_iou: keep.merge };
+        let all = coherent::Coherent::new(slices.len(), |at| slices[at].weighted(), wanted, name, seed)?;
+        Ok(Some(Self(all)))
+    }
+
+    /// The distribution.
+    pub fn volume(&self) -> &Volume {
+        &self.0.volume
+    }
+
+    /// The most probable first.
+    pub fn hypotheses(&self) -> &[VolumeHypothesis] {
+        &self.0.hypotheses
     }
 
     /// Volumes drawn by their probability; the same for the same name and seed.
     pub fn samples(&self, count: usize, name: &str, seed: u64) -> Vec<Vec<usize>> {
-        self.volume.draws(count, &mut Draw::new(seed, &["sample", name], 0))
+        self.0.volume.draws(count, &mut Draw::new(seed, &["sample", name], 0))
     }
 
     /// What `prediction.json` says of the volume.
     pub fn json(&self, files: &[String], unit: Option<Unit>) -> Value {
-        let rows = self.hypotheses.iter().zip(files).zip(&self.nearest).map(|((one, file), nearest)| {
+        let coherent::Coherent { volume, hypotheses, merge_iou, draws, nearest } = &self.0;
+        let rows = hypotheses.iter().zip(files).zip(nearest).map(|((one, file), nearest)| {
             let voxels: Vec<u64> =
-                (0..self.volume.classes()).map(|class| self.volume.pixels(class, &one.members)).collect();
+                (0..volume.classes()).map(|class| volume.pixels(class, &one.members)).collect();
             let mut row = json!({
                 "file": file,
                 "probability": one.probability,
@@ -78,11 +57,11 @@ impl Coherent {
             }
             row
         });
-        let covered: f64 = self.hypotheses.iter().map(|one| one.probability).sum();
+        let covered: f64 = hypotheses.iter().map(|one| one.probability).sum();
         json!({
             "hypotheses": rows.collect::<Vec<_>>(),
-            "merge_iou": self.merge_iou,
-            "draws": (!self.exact).then_some(DRAWS),
+            "merge_iou": merge_iou,
+            "draws": draws,
             "remaining_probability": (1.0 - covered).max(0.0),
         })
     }

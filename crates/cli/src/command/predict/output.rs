@@ -22,6 +22,7 @@ use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::picture::{Exhibit, png, sheet};
 use crate::run::keep::Keep;
+use crate::run::likeness;
 
 /// The file that describes the others.
 pub const DOCUMENT: &str = "prediction.json";
@@ -68,7 +69,7 @@ fn answers<'a>(predicted: &'a [Predicted], coherent: Option<&Coherent>) -> Vec<A
                 probability: one.probability,
                 slices: predicted.iter().zip(&one.members).map(|(slice, &at)| &slice.all[at]).collect(),
             };
-            all.hypotheses.iter().map(of).collect()
+            all.hypotheses().iter().map(of).collect()
         }
         None => {
             let of = |one: &'a PackedHypothesis| Answer {
@@ -86,7 +87,7 @@ impl Output<'_> {
         let Finished { task, slices, predicted, warnings, pixels, .. } = finished;
         let (input, to, limits) = (task.input, task.folder, Limits::default());
         let image = &input.files[0];
-        warnings.tell(image);
+        likeness::tell(warnings, image);
         refuse_links(self.out, &input.name)?;
         folder::make(to)?;
         if !matches!(task.state, State::Free) {
@@ -142,7 +143,7 @@ impl Output<'_> {
         let hypotheses = names(&hypotheses);
         let geometry = slices.image(0)?.geometry;
         let unit = sizes::Unit::of(geometry.as_ref(), predicted.len());
-        let found = sizes::of(predicted, coherent.as_ref().map(|all| &all.volume));
+        let found = sizes::of(predicted, coherent.as_ref().map(Coherent::volume));
         // The files of a volume hold no single slice's hypotheses.
         let of_slices = coherent.is_none().then_some(&hypotheses[..]);
         let document = json!({
@@ -187,7 +188,7 @@ impl Output<'_> {
                 probability: volume.probability as f32,
                 code,
             };
-            Prediction::stated(all.hypotheses.iter().take(SHOWN_VOLUMES).enumerate().map(one).collect())
+            Prediction::stated(all.hypotheses().iter().take(SHOWN_VOLUMES).enumerate().map(one).collect())
         };
         let shown = predicted.iter().enumerate().step_by(step).map(|(at, slice)| {
             let said = coherent.map_or_else(|| slice.prediction(), |all| of_volume(all, at, slice));

@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
 use multivalued_data::dataset::Slices;
-use multivalued_data::fingerprint::Fingerprint;
+use multivalued_data::fingerprint::{Fingerprint, Warnings};
 use multivalued_data::import::Limits;
 use multivalued_data::{Image, Prediction};
 use rayon::prelude::*;
@@ -24,7 +24,6 @@ use super::predicted::Predicted;
 use crate::exit::{Failure, Outcome};
 use crate::run::counting::Counting;
 use crate::run::keep::Keep;
-use crate::run::likeness::Warnings;
 use crate::run::model::RunModel;
 
 /// A group of images ends where it has so many slices,
@@ -276,16 +275,12 @@ impl Queue<'_> {
         Ok(())
     }
 
-    /// A slice that the model can take, with its neighbours where it takes them, too; at the ends it stands for the one
-    /// that is missing.
+    /// A slice that the model can take, with its neighbours where it takes them, too.
     fn image(&self, opened: &Opened, z: usize) -> Outcome<Image> {
         let slices = &opened.slices;
         let image = match self.model.recipe().data.context {
             0 => slices.image(z)?,
-            _ => {
-                let [before, after] = [z.saturating_sub(1), (z + 1).min(slices.len() - 1)];
-                Image::joined(&[&slices.image(before)?, &slices.image(z)?, &slices.image(after)?])
-            }
+            _ => slices.with_neighbours(z)?,
         };
         let place = opened.task.input.files[0].display();
         self.model.mixture().check(&[&image]).map_err(|error| Failure::at(place, error))?;
