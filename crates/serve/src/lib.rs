@@ -40,6 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use tokio::net::TcpListener;
@@ -104,6 +105,10 @@ impl Server {
             .merge(inference::routes())
             .merge(monai::routes())
             .merge(page::routes())
+            .method_not_allowed_fallback(|| async {
+                let message = "this route takes other methods; GET / has a list";
+                refusal::Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message)
+            })
             .layer(from_fn_with_state(shared.clone(), access::check))
             .layer(from_fn_with_state(shared.clone(), record::record))
             .with_state(shared)
@@ -114,6 +119,7 @@ impl Server {
     pub async fn run(&self, listener: TcpListener, stop: impl Future<Output = ()>) -> bool {
         let complete = connection::serve(listener, self.router(), &self.shared, stop).await;
         self.shared.queue.stop();
+        self.shared.sessions.clear();
         complete
     }
 }

@@ -28,7 +28,8 @@ async fn show(State(shared): State<Arc<Shared>>, request: Request) -> Response {
                 ([(header::CONTENT_TYPE, file.content_type)], file.bytes.into_owned()).into_response()
             }
             None => {
-                return Refusal::missing("there is no such file or route; GET / has the page").into_response();
+                return Refusal::missing("there is no such file or route; GET / has the page")
+                    .into_response();
             }
         },
         (None, "") => ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], plain(&shared)).into_response(),

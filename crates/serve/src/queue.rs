@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Instant;
 
 use multivalued_data::dataset::Slices;
@@ -41,7 +41,6 @@ pub type Answer = oneshot::Receiver<Result<Said, Refusal>>;
 pub struct Queue {
     state: Arc<State>,
     most: usize,
-    worker: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -81,8 +80,8 @@ impl Queue {
     pub fn start(models: Vec<Arc<Model>>, most: usize, batch: usize, metrics: Arc<Metrics>) -> Self {
         let state = Arc::<State>::default();
         let worker = Worker { models, batch, metrics, state: state.clone() };
-        let worker = thread::Builder::new().name("model".into()).spawn(move || worker.run());
-        Self { state, most, worker: Mutex::new(worker.ok()) }
+        thread::spawn(move || worker.run());
+        Self { state, most }
     }
 
     /// Hands over a request. Whoever drops the answer before it comes is forgotten.
@@ -119,13 +118,10 @@ impl Queue {
         self.state.lock().jobs.len()
     }
 
-    /// Ends the thread when it has computed what it is at.
+    /// Ends the thread when it has computed what it is at; nobody waits for that.
     pub fn stop(&self) {
         self.state.lock().stopped = true;
         self.state.changed.notify_all();
-        if let Some(worker) = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = worker.join();
-        }
     }
 }
 

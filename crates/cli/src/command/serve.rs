@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use multivalued::Limit;
 use multivalued_data::files;
+use multivalued_data::memory::available;
 use multivalued_serve::{Limits, Model, Options, Server};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -134,8 +135,9 @@ impl Serve {
                 Failure::user(place, reason)
             })?;
         let device = self.device.open_to_predict()?;
-        let memory = self.memory.or_else(|| usual_memory(&device)).unwrap_or(2 << 30);
-        let limit = Limit { bytes: Some(memory / 2), told: None };
+        let half = self.memory.map(|bytes| bytes / 2);
+        let limit =
+            Limit { bytes: half.or_else(|| usual_memory(&device).map(|bytes| bytes / 2)), told: None };
         let open = |(name, path): (String, PathBuf)| {
             let model = RunModel::of_path(&path, &device)?.with_views(self.views)?.within(&limit);
             let fingerprint = likeness::fingerprint(&RunFolder::at(&path))?;
@@ -146,7 +148,8 @@ impl Serve {
         let seconds = |count: u32| Duration::from_secs(u64::from(count));
         let limits = Limits {
             body: self.body,
-            memory: memory / 2,
+            // A GPU has memory of its own; requests are held in the machine's.
+            memory: half.unwrap_or_else(|| available() / 4),
             queue: self.queue as usize,
             connections: self.connections as usize,
             request: seconds(self.timeout),

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Shared;
-use crate::answering::{blocking, json_answer};
+use crate::answering::{blocking, holding, json_answer};
 use crate::body::{self, Content};
 use crate::budget::Held;
 use crate::model::Model;
@@ -139,10 +139,7 @@ async fn infer(
     blocking(move || {
         let said = wanted.kept(said)?;
         held.join(shared.budget.take(wanted.bytes(&said, size))?);
-        let answer = wanted.answer(&model.name, VERSION, &said, &warnings, packing)?;
-        // What is sent is held by the connection; there are not many.
-        drop(held);
-        Ok(answer)
+        Ok(holding(wanted.answer(&model.name, VERSION, &said, &warnings, packing)?, held))
     })
     .await?
 }

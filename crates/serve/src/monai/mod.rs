@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
 use crate::Shared;
-use crate::answering::{blocking, json_answer};
+use crate::answering::{blocking, holding, json_answer};
 use crate::body;
 use crate::model::Model;
 use crate::queue::{Said, Source};
@@ -209,7 +209,7 @@ async fn infer(
     let content = body::read(&shared, &parts.headers, body).await?;
     let late = || Refusal::late(limits.request.as_secs());
     let _turn = timeout_at(deadline, shared.volumes.acquire()).await.map_err(|_| late())?;
-    let (asked, slices, warnings, _held) = {
+    let (asked, slices, warnings, mut held) = {
         let (shared, model) = (shared.clone(), model.clone());
         blocking(move || {
             let asked = Asked::read(&shared, form, session.as_deref(), boundary.as_deref(), &content.bytes)?;
@@ -246,18 +246,19 @@ async fn infer(
         if output.as_deref() == Some("json") {
             return Ok(json_answer(&answered.params));
         }
+        held.join(shared.budget.take(2 * answered.bytes.len() as u64)?);
         let file = format!("{}{}", sessions::name(), answered.ending);
         if output.as_deref() == Some("image") {
             let headers = [
                 (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
                 (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{file}\"")),
             ];
-            return Ok((headers, answered.bytes).into_response());
+            return Ok(holding((headers, answered.bytes).into_response(), held));
         }
         let boundary = sessions::name();
         let body = multipart::answer(&answered.params.to_string(), &file, &answered.bytes, &boundary);
-        Ok(([(header::CONTENT_TYPE, format!("multipart/form-data; boundary={boundary}"))], body)
-            .into_response())
+        let kind = format!("multipart/form-data; boundary={boundary}");
+        Ok(holding(([(header::CONTENT_TYPE, kind)], body).into_response(), held))
     })
     .await?
 }

@@ -141,6 +141,11 @@ impl Sessions {
         self.fresh().len()
     }
 
+    /// Removes all files of all sessions, whoever still holds them.
+    pub fn clear(&self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+
     /// Those that have not grown too old.
     fn fresh(&self) -> MutexGuard<'_, BTreeMap<String, Session>> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +156,7 @@ impl Sessions {
 
 impl Drop for Sessions {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.root);
+        self.clear();
     }
 }
 

@@ -79,7 +79,7 @@ fn the_page_has_its_files_and_nothing_else() {
     assert!(page.status == 200 && String::from_utf8_lossy(&page.bytes).contains("<b>shapes</b>"));
     assert_eq!(page.headers["x-content-type-options"], "nosniff");
     for path in
-        ["/../Cargo.toml", "/%2e%2e/Cargo.toml", "/etc/passwd", "//etc/passwd", "/v2/models/..%2f..%2fshapes"]
+        ["/../Cargo.toml", "/%2e%2e/Cargo.toml", "/etc/passwd", "/v2/models/..%2f..%2fshapes"]
     {
         let answer = plain.get(path);
         assert_eq!(answer.status, 404, "{path}");
