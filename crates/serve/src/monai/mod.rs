@@ -239,6 +239,7 @@ async fn infer(
         Err(_) => return Err(late()),
     };
     let Said::Slices(said) = said else { unreachable!("slices were asked for") };
+    let shared = shared.clone();
     blocking(move || {
         let spoken = Spoken { slices: &slices, said: &said, file: &asked.file };
         let mut answered = spoken.answer(asked.form, asked.ending)?;
