@@ -38,11 +38,14 @@ def predicted():
     """Images, and the processor's time that `predict` takes for each."""
     command = lambda *words: subprocess.run([PROGRAM, *map(str, words)], cwd=PLACE, check=True, stdout=subprocess.DEVNULL)
     command("generate", "raters", "--size", "128", "--count", f"test={IMAGES}", "--out", "made")
-    paths = sorted((PLACE / "made/images").glob("*.png"))
+    (PLACE / "images").mkdir()
+    images = [(np.asarray(Image.open(path)) >> 8).astype(np.uint8) for path in sorted((PLACE / "made/images").glob("*.png"))]
+    for at, image in enumerate(images):
+        Image.fromarray(image).save(PLACE / f"images/{at}.png")
     before = processor_time(resource.RUSAGE_CHILDREN)
-    command("predict", ROOT / "models/lidc", "made/images", "--out", "said", "--device", "cpu")
+    command("predict", ROOT / "models/lidc", "images", "--out", "said", "--device", "cpu")
     took = processor_time(resource.RUSAGE_CHILDREN) - before
-    return [np.asarray(Image.open(path)) for path in paths], took / len(paths)
+    return images, took / len(images)
 
 
 def request(image, broken=False):

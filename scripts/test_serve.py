@@ -307,11 +307,12 @@ def check_pages(server):
 def main():
     run("generate", "raters", "--size", "128", "--count", "test=6", "--out", "made")
     paths = sorted((PLACE / "made/images").glob("*.png"))
-    images = [np.asarray(Image.open(path)) for path in paths]
+    # 8 bits, as the training images have.
+    images = [(np.asarray(Image.open(path)) >> 8).astype(np.uint8) for path in paths]
     (PLACE / "alone-images").mkdir()
     for at, image in enumerate(images):
         np.save(PLACE / f"alone-images/{at}.npy", image)
-    (PLACE / "slice.png").write_bytes(paths[0].read_bytes())
+    Image.fromarray(images[0]).save(PLACE / "slice.png")
     run("predict", ROOT / "models/lidc", "alone-images", "--maps", "--out", "alone", "--device", "cpu")
     wanted = [said(f"alone/{at}") for at in range(len(images))]
     assert any(len(one["codes"]) != len(wanted[0]["codes"]) for one in wanted), "all lists are as long"
