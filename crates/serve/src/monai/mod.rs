@@ -216,7 +216,8 @@ async fn infer(
             drop(content);
             let limits =
                 import::Limits { bytes: shared.options.limits.memory / 2, ..import::Limits::default() };
-            let slices = Slices::open_for(&[asked.file.path.clone()], model.image_channels(), &limits)?;
+            let slices =
+                Slices::open_for(std::slice::from_ref(&asked.file.path), model.image_channels(), &limits)?;
             let held = shared.budget.take(slices.bytes())?;
             if slices.channels() != model.image_channels() {
                 let (has, takes) = (slices.channels(), model.image_channels());

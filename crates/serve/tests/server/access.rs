@@ -78,9 +78,7 @@ fn the_page_has_its_files_and_nothing_else() {
     let page = plain.get("/");
     assert!(page.status == 200 && String::from_utf8_lossy(&page.bytes).contains("<b>shapes</b>"));
     assert_eq!(page.headers["x-content-type-options"], "nosniff");
-    for path in
-        ["/../Cargo.toml", "/%2e%2e/Cargo.toml", "/etc/passwd", "/v2/models/..%2f..%2fshapes"]
-    {
+    for path in ["/../Cargo.toml", "/%2e%2e/Cargo.toml", "/etc/passwd", "/v2/models/..%2f..%2fshapes"] {
         let answer = plain.get(path);
         assert_eq!(answer.status, 404, "{path}");
         assert!(answer.json()["error"].is_string(), "{path}");

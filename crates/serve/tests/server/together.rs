@@ -9,7 +9,7 @@ use multivalued_serve::{Limits, Options};
 use super::{INFER, Place, ask, inference, predictor};
 
 fn image(at: usize) -> Image {
-    let size = if at % 3 == 0 { [17, 12] } else { [16, 16] };
+    let size = if at.is_multiple_of(3) { [17, 12] } else { [16, 16] };
     let mut draw = Draw::new(3, &["image"], at as u64);
     Image::new(size[0], size[1], 1, (0..size[0] * size[1]).map(|_| draw.unit() as f32).collect())
 }
@@ -66,7 +66,7 @@ fn what_is_computed_together_is_what_each_would_be_alone() {
 #[test]
 fn images_of_one_request_have_padded_lists() {
     let (place, predictor) = (Place::small(), predictor());
-    let both: Vec<Image> = (1..30).filter(|at| at % 3 != 0).map(image).collect();
+    let both: Vec<Image> = (1..30).filter(|at: &usize| !at.is_multiple_of(3)).map(image).collect();
     let values: Vec<f32> = both.iter().flat_map(|image| image.pixels().to_vec()).collect();
     let answer = place.post(INFER, inference(&[both.len(), 16, 16, 1], &values)).json();
     let output =
