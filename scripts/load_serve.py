@@ -167,6 +167,9 @@ def main():
         print(f"| {kind} | {status or 'none awaited'} | {count} |")
     print(f"{len(times)} good answers in {seconds:.0f} s, {computed:.0f} images in {batches:.0f} batches; "
           f"p50 {times[len(times) // 2]:.3f} s, p99 {times[int(len(times) * 0.99)]:.3f} s, longest {times[-1]:.3f} s")
+    for fifth in range(5):
+        sizes = [size / 2**20 for at, size in memory if fifth / 5 * seconds <= at <= (fifth + 1) / 5 * seconds]
+        print(f"fifth {fifth + 1}: {min(sizes):.0f} to {max(sizes):.0f} MiB, mean {np.mean(sizes):.0f}")
     print(f"memory: {early / 2**20:.1f} MiB after a fifth of the time, {late / 2**20:.1f} MiB at the end ({late / early:.3f})")
     print(f"processor time of an image: {spent * 1e3:.2f} ms, predict {own * 1e3:.2f} ms ({spent / own:.3f})")
     print("at the end: 16 of 16 requests in flight answered, exit code 0")
