@@ -1,33 +1,18 @@
-//! The models that the program holds itself, as they lie under `models/`.
+//! The models that the program holds itself, as they lie under `models/`: once, among the viewer's files.
 
 use multivalued::Predictor;
 use multivalued_engine::Device;
+use multivalued_web::viewer::SHIPPED;
 
 use crate::exit::Outcome;
 
-/// A model of `models/`.
-#[derive(Debug, Clone, Copy)]
-pub struct Shipped {
-    /// Its name.
-    pub name: &'static str,
-    /// `model.safetensors`.
-    pub weights: &'static [u8],
-    /// `recipe.toml`.
-    pub recipe: &'static str,
-}
-
-/// Triangles that readers answered with four shapes, 160x160 pixels.
-pub fn shapes() -> Shipped {
-    Shipped {
-        name: "shapes",
-        weights: include_bytes!("../../../models/shapes/model.safetensors"),
-        recipe: include_str!("../../../models/shapes/recipe.toml"),
-    }
-}
-
-impl Shipped {
-    /// The model, ready to predict.
-    pub fn predictor(&self, device: &Device) -> Outcome<Predictor> {
-        Ok(Predictor::from_shipped(self.name, self.weights, self.recipe, device)?)
-    }
+/// The model of triangles that readers answered with four shapes, 160x160 pixels, ready to predict.
+pub fn shapes(device: &Device) -> Outcome<Predictor> {
+    let model = SHIPPED.iter().find(|model| model.name == "shapes").expect("shapes is shipped");
+    let file = |name: &str| {
+        let file = model.files.iter().find(|(known, _)| *known == name);
+        file.map(|(_, bytes)| *bytes).expect("a model has weights and a recipe")
+    };
+    let recipe = std::str::from_utf8(file("recipe.toml")).expect("a recipe is text");
+    Ok(Predictor::from_shipped(model.name, file("model.safetensors"), recipe, device)?)
 }

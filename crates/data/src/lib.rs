@@ -16,6 +16,8 @@
 //! | [`agreement`] | how far the raters of a study agree |
 //! | [`synthetic`] | tasks whose modes and probabilities are known, with the floor that their randomness leaves |
 //! | [`metric`] | one file per family: overlap, GED, matching, calibration, truth, … |
+//! | [`shares`] | what a weighted set of masks says of single pixels |
+//! | [`segments`] | label maps and overlapping segments as files that other programs open beside the image |
 //! | [`volume`] | what a model says of slices as a distribution over whole volumes |
 //! | [`evaluate`], [`report`] | scores of every case, their summary with intervals, as JSON and as a table |
 //! | [`memory`] | how much memory may be taken now |
@@ -46,6 +48,8 @@ pub mod metric;
 pub mod normalise;
 pub mod report;
 mod resample;
+pub mod segments;
+pub mod shares;
 pub mod synthetic;
 pub mod volume;
 

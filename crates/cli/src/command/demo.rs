@@ -115,7 +115,7 @@ impl Showing {
     fn new(path: PathBuf) -> Outcome<Self> {
         let cases = Task::new(TaskName::Shapes, EDGE, 1)?.generate("test", SHOWN);
         // A GPU would take seconds to begin with.
-        let model = shipped::shapes().predictor(&Device::cpu())?;
+        let model = shipped::shapes(&Device::cpu())?;
         let said = model.predict(&images(&cases))?;
         Ok(Self {
             terminal: Terminal::default(),

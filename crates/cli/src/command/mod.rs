@@ -16,6 +16,7 @@ mod man;
 pub mod options;
 pub mod plan;
 mod predict;
+mod serve;
 pub mod train;
 mod validate;
 mod view;
@@ -53,6 +54,7 @@ enum Command {
     Combine(combine::Combine),
     Distil(distil::Distil),
     Export(export::Export),
+    Serve(serve::Serve),
     Inspect(inspect::Inspect),
     Compare(compare::Compare),
     Bench(bench::Bench),
@@ -80,6 +82,7 @@ impl Program {
             Command::Combine(command) => command.run(),
             Command::Distil(command) => command.run(),
             Command::Export(command) => command.run(),
+            Command::Serve(command) => command.run(),
             Command::Inspect(command) => command.run(),
             Command::Compare(command) => command.run(),
             Command::Bench(command) => command.run(),

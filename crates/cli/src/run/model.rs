@@ -98,6 +98,11 @@ impl RunModel {
         &self.mixture
     }
 
+    /// What predicts, alone.
+    pub fn into_mixture(self) -> Mixture {
+        self.mixture
+    }
+
     /// The only model there is, or why it is not alone.
     pub fn alone(self) -> Result<Predictor, String> {
         let count = self.mixture.members().len();

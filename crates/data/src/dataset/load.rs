@@ -112,6 +112,13 @@ impl Slices {
         Ok(image)
     }
 
+    /// One slice with its neighbours as further channels, the one before it first. At the ends it stands for the one that
+    /// is missing.
+    pub fn with_neighbours(&self, z: usize) -> Result<Image> {
+        let [before, after] = [z.saturating_sub(1), (z + 1).min(self.len() - 1)];
+        Ok(Image::joined(&[&self.image(before)?, &self.image(z)?, &self.image(after)?]))
+    }
+
     /// Columns and rows.
     pub fn size(&self) -> [usize; 2] {
         self.channels.first().map_or([0, 0], |first| [first.size.width, first.size.height])

@@ -109,6 +109,7 @@ impl File {
     }
 
     /// There is no disk that has to have it.
+    #[cfg(target_arch = "wasm32")]
     pub fn sync_all(&self) -> io::Result<()> {
         Ok(())
     }

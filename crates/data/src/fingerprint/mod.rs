@@ -5,7 +5,7 @@
 //! |---|---|
 //! | here | counts, sizes, spacing, and the numbers of all others |
 //! | `intensity` | values and sharpness of each channel |
-//! | `likeness` | whether a new image is like them |
+//! | `likeness`, `warnings` | whether a new image is like them, and that of all slices of a volume |
 //! | `disagreement` | how far and in what way annotations of one image differ |
 //! | `orientation` | whether up and down, left and right mean something |
 
@@ -13,11 +13,13 @@ mod disagreement;
 mod intensity;
 mod likeness;
 mod orientation;
+mod warnings;
 
 pub use disagreement::Disagreement;
 pub use intensity::{Channel, ChannelOf};
 pub use likeness::Unlike;
 pub use orientation::Orientation;
+pub use warnings::Warnings;
 
 use crate::volume::slices::volumes;
 use crate::{Case, CaseList, Error, Result};

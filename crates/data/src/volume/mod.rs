@@ -11,10 +11,12 @@
 //! | here | the coupling, and volumes compared by tables of their slices' overlaps |
 //! | [`chain`] | paths through slices: probabilities, draws, sums |
 //! | [`best`] | the most probable volumes |
+//! | [`coherent`] | those that are told of |
 //! | [`slices`] | which cases of a list are slices of one volume |
 
 pub mod best;
 pub mod chain;
+pub mod coherent;
 pub mod slices;
 #[cfg(test)]
 mod tests;

@@ -3,32 +3,19 @@
 use super::{Keep, Predicted, Unit};
 use crate::Result;
 use multivalued_data::draw::Draw;
-use multivalued_data::volume::{Volume, VolumeHypothesis};
+use multivalued_data::volume::coherent::{self, Wanted};
 use serde_json::{Value, json};
-
-/// Hypotheses that are written unless the user says otherwise.
-const MOST: usize = 10;
-/// The IoU from which on two volumes count as one, unless the user says otherwise.
-const SAME: f64 = 0.8;
-/// Draws behind the shares of volumes that are nearest to each hypothesis, and behind probabilities where paths are too
-/// many to be counted.
-const DRAWS: usize = 1000;
-/// Volumes among which those are looked for that most draws are nearly the same as: the best paths, and draws.
-const CANDIDATES: usize = 100;
-/// The best paths are enough where they have so much of the probability.
-const ENOUGH: f64 = 0.99;
+use std::ops::Deref;
 
 /// What a model says of a volume as a whole.
-pub struct Coherent {
-    /// The slices, coupled.
-    pub volume: Volume,
-    /// The most probable first.
-    pub hypotheses: Vec<VolumeHypothesis>,
-    merge_iou: f64,
-    /// Whether the probabilities are exact sums over paths, and not counted from draws.
-    exact: bool,
-    /// By hypothesis the share of drawn volumes that are nearest to it.
-    nearest: Vec<f64>,
+pub struct Coherent(coherent::Coherent);
+
+impl Deref for Coherent {
+    type Target = coherent::Coherent;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl Coherent {
@@ -37,21 +24,9 @@ impl Coherent {
         if slices.len() < 2 {
             return Ok(None);
         }
-        let volume = Volume::new(slices.len(), |at| slices[at].weighted())?;
-        let merge_iou = keep.merge.unwrap_or(SAME);
-        let unless_stated = if keep.merge.is_some() { CANDIDATES } else { MOST };
-        let most = keep.top.or(keep.list).unwrap_or(unless_stated);
-        let draws = volume.draws(DRAWS, &mut Draw::new(seed, &["nearest", name], 0));
-        let mut hypotheses = volume.hypotheses(CANDIDATES.max(most), merge_iou);
-        let exact = hypotheses.iter().map(|one| one.probability).sum::<f64>() >= ENOUGH;
-        if !exact {
-            let best = hypotheses.into_iter().map(|one| one.members);
-            let candidates: Vec<Vec<usize>> = best.chain(draws[..CANDIDATES].iter().cloned()).collect();
-            hypotheses = volume.covering(&candidates, &draws, most, merge_iou);
-        }
-        hypotheses.truncate(most);
-        let nearest = volume.nearest_shares(&hypotheses, &draws);
-        Ok(Some(Self { volume, hypotheses, merge_iou, exact, nearest }))
+        let wanted = Wanted { most: keep.top.or(keep.list), merge_iou: keep.merge };
+        let all = coherent::Coherent::new(slices.len(), |at| slices[at].weighted(), wanted, name, seed)?;
+        Ok(Some(Self(all)))
     }
 
     /// Volumes drawn by their probability; the same for the same name and seed.
@@ -80,7 +55,7 @@ impl Coherent {
         json!({
             "hypotheses": rows.collect::<Vec<_>>(),
             "merge_iou": self.merge_iou,
-            "draws": (!self.exact).then_some(DRAWS),
+            "draws": self.draws,
             "remaining_probability": (1.0 - covered).max(0.0),
         })
     }

@@ -11,7 +11,8 @@ pub mod sizes;
 pub use coherent::Coherent;
 pub use document::{DOCUMENT, Document, FORMAT, Pixels, VERSION, checksum, model_hash, settings, stem};
 pub use keep::Keep;
-pub use likeness::{FINGERPRINT, Warnings, fingerprint};
+pub use likeness::{FINGERPRINT, fingerprint};
+pub use multivalued_data::fingerprint::Warnings;
 pub use predicted::{PackedHypothesis, Predicted};
 pub use sizes::Unit;
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use multivalued::answer::Predicted;
 use multivalued_data::export::write_map_like;
 use multivalued_data::import::Limits;
+use multivalued_data::shares::label_shares;
 
 use crate::exit::Outcome;
 
@@ -68,17 +69,8 @@ fn contours(shares: &[f32], width: usize) -> Vec<f32> {
 
 /// The probability of each label at each pixel, the background first.
 fn shares(slice: &Predicted) -> Vec<Vec<f32>> {
-    let [width, height, classes] = slice.all[0].mask.size();
     let total: f32 = slice.all.iter().map(|one| one.probability).sum();
-    let mut shares = vec![vec![0.0; width * height]; classes + 1];
-    for one in &slice.all {
-        let share = one.probability / total;
-        let labels = one.mask.mask().labels();
-        labels.iter().enumerate().for_each(|(at, label)| shares[usize::from(*label)][at] += share);
-    }
-    // Sums of shares may exceed 1 by rounding.
-    shares.iter_mut().flatten().for_each(|share| *share = share.clamp(0.0, 1.0));
-    shares
+    label_shares(slice.all.iter().map(|one| (one.probability, one.mask.mask())), total)
 }
 
 /// The entropy of the label at each pixel as a share of its largest value: 0 where all agree, 1 where all labels
