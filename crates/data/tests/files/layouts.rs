@@ -425,7 +425,9 @@ fn duplicate_ids_and_mixed_channels() {
     let found = inspect(root, &Options::default()).unwrap();
     assert!(found.problems.is_empty() && found.notes.iter().any(|note| note.contains("three colours")));
     // A model of three channels takes them so, too.
-    let channels = |wanted| Slices::open_for(&[grey.clone()], wanted, &Limits::default()).unwrap().channels();
+    let channels = |wanted| {
+        Slices::open_for(std::slice::from_ref(&grey), wanted, &Limits::default()).unwrap().channels()
+    };
     assert_eq!([channels(1), channels(2), channels(3)], [1, 1, 3]);
 
     // Of an array nobody knows what its channels are.
