@@ -91,10 +91,9 @@
     const { data, hypotheses, readers, strip } = view;
     const cards = hypotheses.map((one, rank) => card(view, one, rank));
     const rest = make("p.rest");
-    const isNothing = (one) => cards[hypotheses.indexOf(one)].classList.contains("nothing");
-    const nothing = hypotheses.filter(isNothing).map((one) => cards[hypotheses.indexOf(one)]);
-    const others = cards.filter((one) => !nothing.includes(one));
-    strip.replaceChildren(...nothing, ...others, rest);
+    const empty = cards.filter((one) => one.classList.contains("nothing"));
+    const others = cards.filter((one) => !empty.includes(one));
+    strip.replaceChildren(...empty, ...others, rest);
     if (!hypotheses.length) strip.append(make("p.note", {}, data.note || "No hypotheses"));
     if (readers.length) {
       const chip = (one, at) => make("button.reader", {

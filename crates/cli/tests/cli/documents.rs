@@ -19,7 +19,7 @@ fn the_lines_of_the_readme_predict_by_a_shipped_model_and_go_from_a_folder_to_pr
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     let commands = shown(&readme);
-    assert_eq!(commands.len(), 8, "{commands:?}");
+    assert_eq!(commands.len(), 9, "{commands:?}");
     let place = Workplace::with_recipe();
     place
         .run(&["generate", "shapes", "--size", "16", "--count", "train=100,test=6", "--out", "data"])
@@ -39,6 +39,10 @@ fn the_lines_of_the_readme_predict_by_a_shipped_model_and_go_from_a_folder_to_pr
         if words[0] == "train" && words[1].starts_with('-') {
             words.insert(1, "tiny.toml".into());
         }
+        // It would serve until it is ended.
+        if words == ["view"] {
+            words.extend(["--out".into(), "viewer".into()]);
+        }
         let answer = place.run(&words.iter().map(String::as_str).collect::<Vec<_>>());
         match words[0].as_str() {
             "train" => answer.trained(),
@@ -46,6 +50,7 @@ fn the_lines_of_the_readme_predict_by_a_shipped_model_and_go_from_a_folder_to_pr
         };
     }
     assert!(place.path("runs/mine/report.html").exists());
+    assert!(place.path("viewer/index.html").exists());
     for said in
         ["slice/hypothesis-1.png", "slice/prediction.json", "slice/sheet.png", "scan/hypothesis-1.png"]
     {
