@@ -82,11 +82,11 @@ def test_the_environment_says_what_connects() -> None:
         kind_of({}, "smoke")
 
 
-def test_other_commands_are_not_done_by_several_processes() -> None:
+def test_other_commands_are_not_done_by_several_processes(tmp_path: pathlib.Path) -> None:
     environment = os.environ | {"RANK": "0", "WORLD_SIZE": "2"}
     for words, said in ((["recipes"], "only `train` is done by several"), (["train", "--ranks"], "--ranks needs a value")):
         done = subprocess.run(
-            [sys.executable, "-m", "multivalued", *words], env=environment, capture_output=True, text=True
+            [sys.executable, "-m", "multivalued", *words], env=environment, cwd=tmp_path, capture_output=True, text=True
         )
         assert done.returncode == 2 and said in done.stderr, done.stderr
 

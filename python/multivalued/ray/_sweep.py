@@ -136,10 +136,13 @@ def _write(path: pathlib.Path, text: str) -> None:
     os.replace(fresh, path)
 
 
+def _cell(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
 def shown(table: Sequence[Mapping[str, Any]]) -> str:
     """The table as lines of text."""
     names = [name for name in ("run", "cases", *SCORES, "steps") if any(name in row for row in table)]
-    cell = lambda value: f"{value:.4f}" if isinstance(value, float) else str(value)  # noqa: E731
-    rows = [names, *([cell(row.get(name, "")) for name in names] for row in table)]
+    rows = [names, *([_cell(row.get(name, "")) for name in names] for row in table)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(names))]
     return "\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows)
