@@ -324,7 +324,9 @@ def main():
     nibabel.save(nibabel.Nifti1Image(volume, affine), PLACE / "image.nii.gz")
     (PLACE / "scan.nii.gz").write_bytes((PLACE / "image.nii.gz").read_bytes())
     with Server(PROGRAM, ROOT / "models/lidc", place=PLACE) as server:
-        assert server.ask("GET", "/healthz")[0] == 200 and b"lidc" in server.ask("GET", "/")[2]
+        assert server.ask("GET", "/healthz")[0] == 200
+        # The viewer, and the module that it computes with.
+        assert b"viewer.js" in server.ask("GET", "/")[2] and server.ask("GET", "/engine.js")[0] == 200
         check_triton(server, images, wanted)
         check_monai(server, volume, affine)
         check_pages(server)
