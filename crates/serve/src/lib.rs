@@ -106,7 +106,7 @@ impl Server {
             .merge(monai::routes())
             .merge(page::routes())
             .method_not_allowed_fallback(|| async {
-                let message = "this route takes other methods; GET / has a list";
+                let message = "this route takes other methods; docs/serve.md has a list";
                 refusal::Refusal::new(StatusCode::METHOD_NOT_ALLOWED, message)
             })
             .layer(from_fn_with_state(shared.clone(), access::check))

@@ -20,7 +20,7 @@ async fn show(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let path = request.uri().path();
     let path = path.strip_prefix('/').unwrap_or(path);
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Refusal::missing("there is no such route; GET / has a list").into_response();
+        return Refusal::missing("there is no such route; docs/serve.md has a list").into_response();
     }
     let mut response = match (shared.options.files, path) {
         (Some(files), path) => match files(path) {
@@ -28,12 +28,12 @@ async fn show(State(shared): State<Arc<Shared>>, request: Request) -> Response {
                 ([(header::CONTENT_TYPE, file.content_type)], file.bytes.into_owned()).into_response()
             }
             None => {
-                return Refusal::missing("there is no such file or route; GET / has the page")
+                return Refusal::missing("there is no such file or route; docs/serve.md has a list")
                     .into_response();
             }
         },
         (None, "") => ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], plain(&shared)).into_response(),
-        _ => return Refusal::missing("there is no such route; GET / has a list").into_response(),
+        _ => return Refusal::missing("there is no such route; docs/serve.md has a list").into_response(),
     };
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
