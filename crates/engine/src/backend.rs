@@ -9,7 +9,7 @@ pub(crate) mod shapes;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 use crate::views::{Placement, WaysBack};
-pub(crate) use shapes::{ConvShape, Element, Epilogue, NormShape, ResizeShape};
+pub(crate) use shapes::{Channels, ConvShape, Element, Epilogue, NormShape, ResizeShape};
 
 /// A device's kernels.
 pub(crate) trait Backend:
@@ -110,8 +110,28 @@ pub(crate) trait Images {
         dy: &Tensor,
         bias: bool,
     ) -> (Tensor, Option<Tensor>);
-    fn resize(&self, shape: ResizeShape, x: &Tensor) -> Tensor;
-    fn resize_backward(&self, shape: ResizeShape, dy: &Tensor) -> Tensor;
+    /// Both at once: the gradient of x, which is `epilogue(dy ⋆ weight)` flipped, and those of weight and bias.
+    fn conv_backward(
+        &self,
+        shape: ConvShape,
+        [x, dy, weight]: [&Tensor; 3],
+        epilogue: Epilogue,
+        to: Element,
+        bias: bool,
+    ) -> (Tensor, Tensor, Option<Tensor>) {
+        conv_backward_by_parts(self, shape, [x, dy, weight], epilogue, to, bias)
+    }
+    /// With the channels of `beside` after its own, where there are images beside.
+    fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>) -> Tensor;
+    /// The gradient of x added to what has come `so_far`, kept only where the mask is positive; both optional. All of
+    /// one type.
+    fn resize_backward(
+        &self,
+        shape: ResizeShape,
+        dy: Channels,
+        so_far: Option<Channels>,
+        mask: Option<&Tensor>,
+    ) -> Tensor;
     /// In f32 where the images' types differ.
     fn concat_channels(&self, images: &[&Tensor]) -> Tensor;
     /// `count` channels from `first` on.
@@ -124,6 +144,20 @@ pub(crate) trait Images {
     fn mean_pixels(&self, x: &Tensor) -> Tensor;
     /// `out[n, …, c] = rows[n, c] / divisor`; rows in f32.
     fn broadcast_pixels(&self, rows: &Tensor, shape: Shape, divisor: f32, to: Element) -> Tensor;
+}
+
+/// [`Images::conv_backward`] by one kernel after the other.
+pub(crate) fn conv_backward_by_parts(
+    kernels: &(impl Images + ?Sized),
+    shape: ConvShape,
+    [x, dy, weight]: [&Tensor; 3],
+    epilogue: Epilogue,
+    to: Element,
+    bias: bool,
+) -> (Tensor, Tensor, Option<Tensor>) {
+    let dx = kernels.conv(shape.reversed(), dy, weight, true, epilogue, to);
+    let (dw, db) = kernels.conv_weight_gradient(shape, x, dy, bias);
+    (dx, dw, db)
 }
 
 /// Views of images, channels last, and masks.

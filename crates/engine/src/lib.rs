@@ -31,6 +31,10 @@
 //! Errors in files are [`store::StoreError`]s, those of a GPU [`DeviceError`]s (see [`catching`]); a
 //! wrong shape is a broken invariant of the caller and panics with both shapes in the sentence.
 
+// In a browser there are no threads: the same loops run one after the other.
+#[cfg(target_arch = "wasm32")]
+extern crate multivalued_sequential as rayon;
+
 mod backend;
 mod cpu;
 mod cuda;

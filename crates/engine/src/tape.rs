@@ -209,7 +209,9 @@ impl Tape {
         // Taken in every case: what an operation saved is freed as soon as it is behind us.
         while let Some(Record { op, operands, .. }) = records.pop() {
             let place = records.len();
-            if let Some(gradient) = flow.enter(place, operands, masks[place]) {
+            let first = || records[operands.first().copied().flatten()?].op.relu_result().cloned();
+            let mask = if masks[place] { first() } else { None };
+            if let Some(gradient) = flow.enter(place, operands, mask) {
                 op.backward(gradient, &mut flow);
             }
             if let (Some(clock), Some(listed)) = (&mut clock, listing.get_mut(place)) {

@@ -52,6 +52,40 @@ fn masked_and_accumulated_gradients_are_the_plain_ones() {
     assert!(fused.iter().all(|gradient| gradient.iter().any(|&g| g != 0.0)));
 }
 
+/// A level that is made smaller, enlarged again and joined with itself; `apart` stands between what is resized, or
+/// joined, and the relu before it.
+fn gradients_of_levels(apart: impl Fn(Var) -> Var, join: impl Fn(&Var, &Var) -> Var) -> Vec<Vec<f32>> {
+    let device = Device::cpu();
+    let (mut parameters, mut ids) = parameters(&device);
+    let wide = values(16 * 8, 5);
+    ids.push(parameters.add("wide", Tensor::from_slice(&device, [1, 1, 16, 8], &wide)));
+    let tape = Tape::recording(&parameters);
+    let [a, b, c, skip, bias, wide] = [0, 1, 2, 3, 4, 5].map(|i| tape.get(ids[i]));
+    let x = Var::constant(Tensor::from_slice(&device, SHAPE, &values(SHAPE.iter().product(), 9)));
+    let fine = apart(x.conv2d_relu(&a, Some(&bias)));
+    let coarse = fine.resize_bilinear(3, 3, Corners::HalfPixel).conv2d_relu(&b, Some(&bias));
+    let coarser = apart(coarse.clone()).resize_bilinear(2, 1, Corners::Aligned).conv2d_relu(&c, None);
+    let up = join(&apart(coarser), &coarse).conv2d(&wide, None).conv2d_add_relu(&skip, None, &coarse);
+    let joined = join(&apart(up), &fine).conv2d(&wide, Some(&bias));
+    let gradients = tape.backward(&joined.mul(&joined).mean());
+    ids.iter().map(|&id| gradients.get(id).expect("a gradient").to_vec()).collect()
+}
+
+#[test]
+fn gradients_of_resized_and_joined_images_are_the_plain_ones() {
+    let fused = gradients_of_levels(|x| x, |x, beside| x.resize_beside(beside, Corners::HalfPixel));
+    let plain = gradients_of_levels(
+        |x| x.reshape([x.shape().volume()]).reshape(x.shape()),
+        |x, beside| {
+            let enlarged = x.resize_bilinear(beside.shape()[1], beside.shape()[2], Corners::HalfPixel);
+            let parts = [&enlarged, beside].map(|x| x.reshape([x.shape().volume()]).reshape(x.shape()));
+            Var::concat_channels(&[&parts[0], &parts[1]])
+        },
+    );
+    assert_eq!(fused, plain, "the same to the bit");
+    assert!(fused.iter().all(|gradient| gradient.iter().any(|&g| g != 0.0)));
+}
+
 #[test]
 fn a_residual_that_is_the_input_itself_gets_both_gradients() {
     let device = Device::cpu();

@@ -115,6 +115,33 @@ impl Corners {
     }
 }
 
+/// Neighbouring channels of images, from `first` on; how many is said by whoever reads them.
+pub(crate) struct Channels<'a, T: ?Sized = Tensor> {
+    pub images: &'a T,
+    /// Of a pixel of these images, all channels.
+    pub width: usize,
+    pub first: usize,
+}
+
+impl<T: ?Sized> Clone for Channels<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for Channels<'_, T> {}
+
+impl<'a> Channels<'a> {
+    pub fn all(images: &'a Tensor) -> Self {
+        Self { images, width: images.shape().last(), first: 0 }
+    }
+
+    /// Of images of the processor.
+    pub fn values(self) -> Channels<'a, [f32]> {
+        Channels { images: self.images.values(), width: self.width, first: self.first }
+    }
+}
+
 /// Images [batch, height, width, channels] before and after.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResizeShape {
@@ -128,9 +155,5 @@ pub(crate) struct ResizeShape {
 impl ResizeShape {
     pub fn image_shape(self) -> Shape {
         Shape::from([self.batch, self.from[0], self.from[1], self.channels])
-    }
-
-    pub fn output_shape(self) -> Shape {
-        Shape::from([self.batch, self.to[0], self.to[1], self.channels])
     }
 }

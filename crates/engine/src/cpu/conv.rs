@@ -6,7 +6,7 @@
 
 use super::blocked::{OuterProducts, RowsTimesMatrix, Runs};
 use super::epilogue::{Finish, with_padded};
-use super::matmul::{column_sums, matmul, matmul_tn};
+use super::matmul::{column_sums, matmul, matmul_backward, matmul_tn};
 use super::parallel::{Output, Parts, for_each_task};
 use super::simd::{Isa, Kernel, Simd};
 use super::{scratch, winograd};
@@ -94,6 +94,38 @@ pub(crate) fn weight_gradient(
     } else {
         direct_weight_gradient(isa, shape, x, dy, dw);
     }
+}
+
+/// Whether [`pointwise_backward`] takes a convolution: a 1x1 one, but of a single channel, which has a product of its
+/// own.
+pub(crate) fn goes_back_at_once(shape: ConvShape) -> bool {
+    shape.kernel == 1 && shape.inputs > 1 && shape.outputs > 0
+}
+
+/// The gradients of image, weights and where asked for bias of a 1x1 convolution, of `[x, dy, weights]`.
+pub(crate) fn pointwise_backward(
+    isa: Isa,
+    shape: ConvShape,
+    [x, dy, weights]: [&[f32]; 3],
+    epilogue: Epilogue<[f32]>,
+    dx: &mut [f32],
+    dw: &mut [f32],
+    mut db: Option<&mut [f32]>,
+) {
+    check(shape, x.len(), dw.len(), dy.len());
+    assert!(dx.len() == x.len() && weights.len() == dw.len(), "{shape:?}: gradients");
+    assert!(db.as_ref().is_none_or(|db| db.len() == shape.outputs), "{shape:?}: bias gradient");
+    for values in [epilogue.residual, epilogue.mask].into_iter().flatten() {
+        assert_eq!(values.len(), dx.len(), "{shape:?}: residual or mask of {} values", values.len());
+    }
+    if x.is_empty() {
+        db.iter_mut().for_each(|db| db.fill(0.0));
+        return dw.fill(0.0);
+    }
+    scratch::with(weights.len(), |turned| {
+        super::matmul::transpose(weights, shape.outputs, turned);
+        matmul_backward(isa, [x, dy, turned], [shape.inputs, shape.outputs], epilogue, dx, dw, db);
+    });
 }
 
 /// Blocks of rows that a direct convolution works on at a time.

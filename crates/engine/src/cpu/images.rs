@@ -3,13 +3,13 @@
 use super::device::Cpu;
 use super::elementwise::for_each_row;
 use super::{conv, resize};
-use crate::backend::{ConvShape, Element, Epilogue, Images, ResizeShape};
+use crate::backend::{Channels, ConvShape, Element, Epilogue, Images, ResizeShape, conv_backward_by_parts};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
 /// A copy by eights, inline: most channel counts are multiples of eight, and a call would cost more.
 #[inline(always)]
-fn copy(from: &[f32], to: &mut [f32]) {
+pub(super) fn copy(from: &[f32], to: &mut [f32]) {
     let (from8, to8) = (from.chunks_exact(8), to.chunks_exact_mut(8));
     let rest = from8.remainder();
     for (to, from) in to8.zip(from8) {
@@ -18,6 +18,12 @@ fn copy(from: &[f32], to: &mut [f32]) {
     }
     let at = to.len() - rest.len();
     to[at..].iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+}
+
+fn values_of(epilogue: Epilogue<'_>) -> Epilogue<'_, [f32]> {
+    let Epilogue { bias, residual, relu, mask } = epilogue;
+    let [bias, residual, mask] = [bias, residual, mask].map(|tensor| tensor.map(Tensor::values));
+    Epilogue { bias, residual, relu, mask }
 }
 
 impl Images for Cpu {
@@ -31,12 +37,7 @@ impl Images for Cpu {
         _: Element,
     ) -> Tensor {
         let kernel = if flipped { conv::flipped_forward } else { conv::forward };
-        let epilogue = Epilogue {
-            bias: epilogue.bias.map(Tensor::values),
-            residual: epilogue.residual.map(Tensor::values),
-            relu: epilogue.relu,
-            mask: epilogue.mask.map(Tensor::values),
-        };
+        let epilogue = values_of(epilogue);
         self.filled(shape.output_shape(), |out| {
             kernel(self.isa, shape, x.values(), weight.values(), epilogue, out);
         })
@@ -57,12 +58,45 @@ impl Images for Cpu {
         (dw, db)
     }
 
-    fn resize(&self, shape: ResizeShape, x: &Tensor) -> Tensor {
-        self.filled(shape.output_shape(), |out| resize::forward(self.isa, shape, x.values(), out))
+    fn conv_backward(
+        &self,
+        shape: ConvShape,
+        [x, dy, weight]: [&Tensor; 3],
+        epilogue: Epilogue,
+        to: Element,
+        bias: bool,
+    ) -> (Tensor, Tensor, Option<Tensor>) {
+        if !conv::goes_back_at_once(shape) {
+            return conv_backward_by_parts(self, shape, [x, dy, weight], epilogue, to, bias);
+        }
+        let mut dw = self.filled(shape.weight_shape(), |_| ());
+        let mut db = bias.then(|| self.filled([shape.outputs], |_| ()));
+        let dx = self.filled(shape.image_shape(), |dx| {
+            let (operands, epilogue) = ([x, dy, weight].map(Tensor::values), values_of(epilogue));
+            let db = db.as_mut().map(Tensor::values_mut);
+            conv::pointwise_backward(self.isa, shape, operands, epilogue, dx, dw.values_mut(), db);
+        });
+        (dx, dw, db)
     }
 
-    fn resize_backward(&self, shape: ResizeShape, dy: &Tensor) -> Tensor {
-        self.filled(shape.image_shape(), |dx| resize::backward(self.isa, shape, dy.values(), dx))
+    fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>) -> Tensor {
+        let beside = beside.map(|beside| (beside.values(), beside.shape().last()));
+        let width = shape.channels + beside.map_or(0, |(_, more)| more);
+        let ResizeShape { batch, to: [height, across], .. } = shape;
+        self.filled([batch, height, across, width], |out| {
+            resize::forward(self.isa, shape, x.values(), beside, out);
+        })
+    }
+
+    fn resize_backward(
+        &self,
+        shape: ResizeShape,
+        dy: Channels,
+        so_far: Option<Channels>,
+        mask: Option<&Tensor>,
+    ) -> Tensor {
+        let (dy, so_far, mask) = (dy.values(), so_far.map(Channels::values), mask.map(Tensor::values));
+        self.filled(shape.image_shape(), |dx| resize::backward(self.isa, shape, dy, so_far, mask, dx))
     }
 
     fn concat_channels(&self, images: &[&Tensor]) -> Tensor {

@@ -7,6 +7,7 @@ use super::parallel::{Output, Parts, for_each_task};
 use super::scratch;
 use super::simd::{Isa, Kernel, Simd};
 use crate::backend::Epilogue;
+use std::ops::Range;
 
 /// `out = epilogue(a · b)` with a [m, k], b [k, n], out [m, n].
 pub(crate) fn matmul(
@@ -113,7 +114,7 @@ impl Kernel for RowsTask {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        // SAFETY: `matmul` checked the sizes of all operands against m, k and n, and this task's
+        // SAFETY: `matmul` and `matmul_backward` checked the sizes of all operands against m, k and n, and this task's
         // rows lie inside them; the matrix and the bias are padded to this set's vectors.
         unsafe { self.0.run(s) }
     }
@@ -137,34 +138,122 @@ pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out:
     }
     let isa = isa.for_channels(n);
     let stride = n.next_multiple_of(isa.lanes());
-    let parts = Parts::new(m, 256, k * stride);
+    let parts = Parts::new(m, STRETCH, k * stride);
     scratch::with(parts.count * k * stride, |partial| {
         let sums = Output::new(partial);
         for_each_task(parts.count, |part| {
             let rows = parts.range(part);
             let sum = sums.at(part * k * stride, k * stride);
-            // Chunks small enough that both operands stay in the first-level cache's neighbourhood.
-            for first in rows.clone().step_by(256) {
-                let add = first > rows.start;
-                let rows = (rows.end - first).min(256);
-                with_padded(&b[first * n..(first + rows) * n], n, isa.lanes(), |y| {
-                    isa.run(OuterTask(OuterProducts {
-                        x: a[first * k..(first + rows) * k].as_ptr(),
-                        x_step: k,
-                        rows: k,
-                        y: y.as_ptr(),
-                        y_step: stride,
-                        runs: Runs { count: 1, len: rows, stride: 0 },
-                        y_run_stride: 0,
-                        columns: stride,
-                        out: sum,
-                        out_stride: stride,
-                        add,
-                    }));
-                });
+            for first in rows.clone().step_by(STRETCH) {
+                let chunk = first..(first + STRETCH).min(rows.end);
+                add_products(isa, [a, b], [k, n], chunk, sum, first > rows.start);
             }
         });
         parts.sum(partial, n, stride, out);
+    });
+}
+
+/// Rows at a time, so few that both operands stay in the first-level cache's neighbourhood.
+const STRETCH: usize = 256;
+
+/// What some rows of `aᵀ · b` contribute to `sum` (rows as many values apart as whole vectors of `n` have), added to it
+/// or in its place.
+fn add_products(
+    isa: Isa,
+    [a, b]: [&[f32]; 2],
+    [k, n]: [usize; 2],
+    rows: Range<usize>,
+    sum: *mut f32,
+    add: bool,
+) {
+    let stride = n.next_multiple_of(isa.lanes());
+    with_padded(&b[rows.start * n..rows.end * n], n, isa.lanes(), |y| {
+        isa.run(OuterTask(OuterProducts {
+            x: a[rows.start * k..rows.end * k].as_ptr(),
+            x_step: k,
+            rows: k,
+            y: y.as_ptr(),
+            y_step: stride,
+            runs: Runs { count: 1, len: rows.len(), stride: 0 },
+            y_run_stride: 0,
+            columns: stride,
+            out: sum,
+            out_stride: stride,
+            add,
+        }));
+    });
+}
+
+/// The way back through `y = x · w` with x [m, k] and w [k, n], of `[x, dy, wᵀ]`: `dx = epilogue(dy · wᵀ)`, and
+/// `dw = xᵀ · dy` as [`matmul_tn`] sums it, and where asked for `db` as [`column_sums`] does. All take a stretch of rows
+/// while it is in the cache.
+pub(crate) fn matmul_backward(
+    isa: Isa,
+    [x, dy, turned]: [&[f32]; 3],
+    [k, n]: [usize; 2],
+    epilogue: Epilogue<[f32]>,
+    dx: &mut [f32],
+    dw: &mut [f32],
+    mut db: Option<&mut [f32]>,
+) {
+    let m = x.len() / k;
+    assert!(
+        k > 1 && x.len() == m * k && dx.len() == m * k && dy.len() == m * n,
+        "way back through a product of {m}x{k} and {k}x{n}"
+    );
+    assert!(turned.len() == k * n && dw.len() == k * n, "way back through a product with {k}x{n}");
+    let (sides, sizes) = if n == 1 { ([dy, x], [1, k]) } else { ([x, dy], [k, n]) };
+    let (for_sums, for_rows) = (isa.for_channels(sizes[1]), isa.for_channels(k));
+    let stride = sizes[1].next_multiple_of(for_sums.lanes());
+    let size = sizes[0] * stride;
+    let parts = Parts::new(m, STRETCH, size);
+    // The bias's sums go along where that leaves them as they are alone: cut into the same parts, and a stretch into
+    // whole sums of `add_rows`.
+    let along = sums_parts(m, n).count == parts.count && STRETCH.is_multiple_of(64 * 64usize.div_ceil(n));
+    if !along && let Some(db) = db.take() {
+        column_sums(isa, dy, n, db);
+    }
+    let bias_size = if db.is_some() { n } else { 0 };
+    with_padded(turned, k, for_rows.lanes(), |turned| {
+        scratch::with(parts.count * (size + bias_size), |partial| {
+            let (partial, bias_partial) = partial.split_at_mut(parts.count * size);
+            bias_partial.fill(0.0);
+            let (sums, bias_sums, dx) = (Output::new(partial), Output::new(bias_partial), Output::new(dx));
+            for_each_task(parts.count, |part| {
+                let rows = parts.range(part);
+                let sum = sums.at(part * size, size);
+                // SAFETY: each part has its own values.
+                let bias_sum = unsafe { bias_sums.slice(part * bias_size, bias_size) };
+                for first in rows.clone().step_by(STRETCH) {
+                    let chunk = first..(first + STRETCH).min(rows.end);
+                    let count = chunk.len();
+                    if !bias_sum.is_empty() {
+                        let (rows, sum) = (&dy[chunk.start * n..chunk.end * n], &mut *bias_sum);
+                        isa.run(Compiled(
+                            #[inline(always)]
+                            || add_rows(rows, sum),
+                        ));
+                    }
+                    add_products(for_sums, sides, sizes, chunk, sum, first > rows.start);
+                    for_rows.run(RowsTask(RowsTimesMatrix {
+                        x: dy[first * n..(first + count) * n].as_ptr(),
+                        row_stride: n,
+                        rows: count,
+                        runs: Runs { count: 1, len: n, stride: 0 },
+                        matrix: turned.as_ptr(),
+                        matrix_stride: k.next_multiple_of(for_rows.lanes()),
+                        columns: k,
+                        finish: Finish::new(epilogue, first * k),
+                        out: dx.at(first * k, count * k),
+                        out_stride: k,
+                    }));
+                }
+            });
+            parts.sum(partial, sizes[1], stride, dw);
+            if let Some(db) = db {
+                parts.sum(bias_partial, n, n, db);
+            }
+        });
     });
 }
 
@@ -173,8 +262,8 @@ impl Kernel for OuterTask {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        // SAFETY: `matmul_tn` made x and y slices of exactly the rows described, y and the output
-        // padded to this set's vectors, and the output is this part's own.
+        // SAFETY: `add_products` made x and y slices of exactly the rows described, y and the output
+        // padded to this set's vectors, and the output is the part's own.
         unsafe { self.0.run(s) }
     }
 }
@@ -202,13 +291,18 @@ pub(crate) fn add_rows(rows: &[f32], sum: &mut [f32]) {
     );
 }
 
+/// How [`column_sums`] cuts m rows.
+fn sums_parts(m: usize, n: usize) -> Parts {
+    Parts::new(m, 512, n)
+}
+
 /// `out[j] = Σ_i a[i, j]` for a [m, n]: the gradient of a bias.
 pub(crate) fn column_sums(isa: Isa, a: &[f32], n: usize, out: &mut [f32]) {
     if out.is_empty() {
         return;
     }
     let m = a.len() / n;
-    let parts = Parts::new(m, 512, n);
+    let parts = sums_parts(m, n);
     scratch::with(parts.count * n, |partial| {
         partial.fill(0.0);
         let sums = Output::new(partial);

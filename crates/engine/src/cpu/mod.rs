@@ -30,6 +30,7 @@ mod norm;
 mod norms;
 mod parallel;
 mod peak;
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod portable;
 mod products;
 mod resize;

@@ -60,6 +60,7 @@ pub struct Isa(Set);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Set {
     /// Any machine.
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     Portable,
     /// x86-64 with AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
@@ -70,14 +71,18 @@ enum Set {
     /// 64-bit Arm.
     #[cfg(target_arch = "aarch64")]
     Neon,
-    /// WebAssembly with 128-bit SIMD.
+    /// WebAssembly with 128-bit SIMD: a module that has these instructions runs nowhere else, so it holds no others.
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     Simd128,
 }
 
 impl Isa {
     /// What any machine has.
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     pub const PORTABLE: Self = Self(Set::Portable);
+    /// What any machine has that runs this module.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    pub const PORTABLE: Self = Self(Set::Simd128);
 
     /// The fastest set this machine can run.
     pub fn best() -> Self {
@@ -87,7 +92,7 @@ impl Isa {
     /// Every set this machine can run, the fastest last.
     pub fn available() -> Vec<Self> {
         #[allow(unused_mut)]
-        let mut sets = vec![Set::Portable];
+        let mut sets = vec![Self::PORTABLE.0];
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
@@ -99,8 +104,6 @@ impl Isa {
         }
         #[cfg(target_arch = "aarch64")]
         sets.push(Set::Neon);
-        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-        sets.push(Set::Simd128);
         sets.into_iter().map(Self).collect()
     }
 
@@ -131,6 +134,7 @@ impl Isa {
     /// Runs a kernel compiled for this set.
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
+            #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
             Set::Portable => kernel.run(super::portable::Portable),
             // SAFETY: nobody outside this file makes a `Set`, and those other than `Portable` come from
             // `available`, which has checked that the machine has these instructions (`for_channels` only

@@ -7,7 +7,7 @@ use super::elementwise;
 use super::simd::Isa;
 use super::{matmul, norm, resize};
 use crate::backend::shapes::Corners;
-use crate::backend::{ConvShape, Epilogue, NormShape, ResizeShape};
+use crate::backend::{Channels, ConvShape, Epilogue, NormShape, ResizeShape};
 
 /// Reproducible values between -1 and 1, in a buffer without spare room.
 fn values(len: usize) -> Vec<f32> {
@@ -143,9 +143,17 @@ fn resizing_stays_inside_its_buffers() {
             let (x, dy) = (values(2 * from[0] * from[1] * channels), values(2 * to[0] * to[1] * channels));
             compare(&shape, |isa| {
                 let (mut out, mut dx) = (values(dy.len()), values(x.len()));
-                resize::forward(isa, shape, &x, &mut out);
-                resize::backward(isa, shape, &dy, &mut dx);
-                vec![out, dx]
+                resize::forward(isa, shape, &x, None, &mut out);
+                let gradient = Channels { images: &dy[..], width: channels, first: 0 };
+                resize::backward(isa, shape, gradient, None, None, &mut dx);
+                // Beside others, and the way back from among them to where something has come, behind a relu.
+                let (others, more) = (values(2 * to[0] * to[1] * 9), 9);
+                let (mut beside, mut joined) = (values(dy.len() + others.len()), values(x.len()));
+                resize::forward(isa, shape, &x, Some((&others, more)), &mut beside);
+                let gradient = Channels { images: &beside[..], width: channels + more, first: 4 };
+                let so_far = Channels { images: &x[..], width: channels, first: 0 };
+                resize::backward(isa, shape, gradient, Some(so_far), Some(&x), &mut joined);
+                vec![out, dx, beside, joined]
             });
         }
     }

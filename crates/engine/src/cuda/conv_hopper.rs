@@ -174,7 +174,7 @@ impl Cuda {
     /// Whether the kernel for Hopper takes the gradient of a convolution's weights.
     pub(super) fn takes_hopper_weight(&self, shape: ConvShape) -> bool {
         let channels = [shape.inputs, shape.outputs].iter().all(|size| size.is_multiple_of(32));
-        self.hopper() && self.precision() == Precision::Bf16 && shape.kernel == 3 && channels
+        self.hopper() && self.precision() != Precision::F32 && shape.kernel == 3 && channels
     }
 
     /// The gradients of the weights, [taps, inputs, outputs], and where asked for of the bias.
@@ -187,17 +187,19 @@ impl Cuda {
     ) -> (Tensor, Option<Tensor>) {
         let (inputs, outputs) = (shape.inputs, shape.outputs);
         let narrow = !(inputs.is_multiple_of(64) && outputs.is_multiple_of(64));
-        let units = Units::squares(shape);
+        let (units, tf32) = (Units::squares(shape), self.precision() == Precision::Tf32);
         // Units of a step, parts of each block's sums, channels of a block.
         let (at_once, parts_each, channels) = if narrow { (2, 2, 32) } else { (1, 1, 64) };
-        let (row, x_box, dy_box) = (2 * channels, [units.lines, units.across], [8, 8]);
-        let bytes = at_once * (box_bytes(x_box, row) + box_bytes(dy_box, row));
+        // In tf32 a row has half of 64 channels, and the gradient lies there twice.
+        let (row, halves, copies) = if tf32 { (128, channels / 32, 2) } else { (2 * channels, 1, 1) };
+        let (x_box, dy_box) = ([units.lines, units.across], [8, 8]);
+        let bytes = at_once * halves * (box_bytes(x_box, row) + copies * box_bytes(dy_box, row));
         let slots = ((HOPPER_SHARED - BESIDES) / bytes).min(WEIGHT_SLOTS);
         let [blocks_y, blocks_z] = [inputs / channels, outputs / channels];
         let steps = (shape.batch * units.per_image).div_ceil(at_once);
         let splits = (self.multiprocessors() / (blocks_y * blocks_z)).clamp(1, steps);
         let floats = |count: usize| Buffer::new(self, count, Element::F32);
-        let (parts, bias_parts) = (splits * parts_each, splits * 2);
+        let (parts, bias_parts) = (splits * parts_each, if tf32 { splits } else { splits * 2 });
         let partial = floats(parts * 9 * inputs * outputs);
         let bias_partial = bias.then(|| floats(bias_parts * outputs));
         let args = [
@@ -210,12 +212,14 @@ impl Cuda {
             Arg::size(outputs),
             Arg::size(slots),
         ];
-        let grid = Grid {
-            shared: slots * bytes + 1024,
-            threads: [416, 1],
-            ..Grid::blocks(splits, blocks_y, blocks_z)
+        let (kernel, threads) = match (tf32, narrow) {
+            (false, _) => ("conv_weight_wgmma", 416),
+            (true, false) => ("conv_weight_tf32", 512),
+            (true, true) => ("conv_weight_tf32", 640),
         };
-        self.launch(&format!("conv_weight_wgmma<{}>", u8::from(narrow)), grid, &args);
+        let shared = slots * bytes + 1024;
+        let grid = Grid { shared, threads: [threads, 1], ..Grid::blocks(splits, blocks_y, blocks_z) };
+        self.launch(&format!("{kernel}<{}>", u8::from(narrow)), grid, &args);
         let bias = bias_partial.map(|partial| unsummed(partial, bias_parts, [outputs]));
         (unsummed(partial, parts, shape.weight_shape()), bias)
     }

@@ -1,10 +1,10 @@
 //! Images: convolutions, resizing, channels side by side, and what goes over all pixels of an image.
 
 use super::launch::name;
-use super::tensors::{arg, vector};
+use super::tensors::{arg, optional, vector};
 use super::{Arg, Cuda, Grid};
 use crate::backend::shapes::Corners;
-use crate::backend::{ConvShape, Element, Epilogue, Images, Memory, ResizeShape};
+use crate::backend::{Channels, ConvShape, Element, Epilogue, Images, Memory, ResizeShape};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
@@ -19,17 +19,13 @@ impl Cuda {
         args.extend([count, from_width, from_at, to_width, to_at].map(Arg::size));
         self.launch(&kernel, Grid::over(pixels * count / v), &args);
     }
+}
 
-    fn run_resize(&self, kernel: &str, shape: ResizeShape, from: &Tensor, to: Shape) -> Tensor {
-        let (out, v) = (self.empty(to, from.element()), vector(shape.channels));
-        let ([h, w], [oh, ow]) = (shape.from, shape.to);
-        let mut args = vec![arg(from), arg(&out)];
-        args.extend([shape.batch, h, w, oh, ow, shape.channels].map(Arg::size));
-        args.push(Arg::flag(shape.corners == Corners::Aligned));
-        let kernel = format!("{kernel}<{}, {v}>", name(from.element()));
-        self.launch(&kernel, Grid::over(to.volume() / v), &args);
-        out
-    }
+/// How the kernels are told what is resized.
+fn sizes_of(shape: ResizeShape) -> [Arg; 7] {
+    let ([h, w], [oh, ow]) = (shape.from, shape.to);
+    let [batch, h, w, oh, ow, channels] = [shape.batch, h, w, oh, ow, shape.channels].map(Arg::size);
+    [batch, h, w, oh, ow, channels, Arg::flag(shape.corners == Corners::Aligned)]
 }
 
 impl Images for Cuda {
@@ -55,12 +51,39 @@ impl Images for Cuda {
         self.run_conv_weight(shape, x, dy, bias)
     }
 
-    fn resize(&self, shape: ResizeShape, x: &Tensor) -> Tensor {
-        self.run_resize("resize", shape, x, shape.output_shape())
+    fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>) -> Tensor {
+        let more = beside.map_or(0, |beside| beside.shape().last());
+        let (channels, [height, width]) = (shape.channels, shape.to);
+        let to = Shape::from([shape.batch, height, width, channels + more]);
+        let (out, v) = (self.empty(to, x.element()), vector(channels).min(vector(more)));
+        let mut args = vec![arg(x), optional(beside), arg(&out)];
+        args.extend(sizes_of(shape));
+        args.push(Arg::size(more));
+        let kernel = format!("resize<{}, {v}>", name(x.element()));
+        self.launch(&kernel, Grid::over(to.volume() / v), &args);
+        out
     }
 
-    fn resize_backward(&self, shape: ResizeShape, dy: &Tensor) -> Tensor {
-        self.run_resize("resize_backward", shape, dy, shape.image_shape())
+    fn resize_backward(
+        &self,
+        shape: ResizeShape,
+        dy: Channels,
+        so_far: Option<Channels>,
+        mask: Option<&Tensor>,
+    ) -> Tensor {
+        let (to, element) = (shape.image_shape(), dy.images.element());
+        let out = self.empty(to, element);
+        let [before_width, before_first] =
+            so_far.map_or([shape.channels, 0], |so_far| [so_far.width, so_far.first]);
+        let places = [dy.width, dy.first, before_width, before_first];
+        let v = places.into_iter().chain([shape.channels]).map(vector).min().unwrap_or(1);
+        let so_far = so_far.map(|so_far| so_far.images);
+        let mut args = vec![arg(dy.images), optional(so_far), optional(mask), arg(&out)];
+        args.extend(sizes_of(shape));
+        args.extend(places.map(Arg::size));
+        let kernel = format!("resize_backward<{}, {v}>", name(element));
+        self.launch(&kernel, Grid::over(to.volume() / v), &args);
+        out
     }
 
     fn concat_channels(&self, images: &[&Tensor]) -> Tensor {

@@ -186,13 +186,17 @@ fn of_hopper(precision: Precision) -> Vec<Source> {
             .collect()
     };
     let mut sources: Vec<Source> = [16, 32, 64, 96, 128].map(|n| conv(kernels(n))).into();
-    if precision == Precision::Bf16 {
-        sources.push(Source {
-            name: "conv_weight_wgmma.cu",
-            text: [&common, include_str!("kernels/conv_weight_wgmma.cu")].concat(),
-            kernels: [0, 1].map(|narrow| format!("conv_weight_wgmma<{narrow}>")).to_vec(),
-        });
-    }
+    let (kernel, name, text) = match precision {
+        Precision::Bf16 => {
+            ("conv_weight_wgmma", "conv_weight_wgmma.cu", include_str!("kernels/conv_weight_wgmma.cu"))
+        }
+        _ => ("conv_weight_tf32", "conv_weight_tf32.cu", include_str!("kernels/conv_weight_tf32.cu")),
+    };
+    sources.push(Source {
+        name,
+        text: [&common, text].concat(),
+        kernels: [0, 1].map(|narrow| format!("{kernel}<{narrow}>")).to_vec(),
+    });
     sources
 }
 

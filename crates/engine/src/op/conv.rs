@@ -107,8 +107,8 @@ impl Operation for Conv {
         with_parts(name, &[("bias", bias), ("residual", residual), ("relu", self.y.is_some())])
     }
 
-    fn ends_in_relu(&self) -> bool {
-        self.y.is_some()
+    fn relu_result(&self) -> Option<&Tensor> {
+        self.y.as_ref()
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
@@ -122,15 +122,22 @@ impl Operation for Conv {
         if let Some(sums) = sums {
             flow.add(BIAS, |_| sums.reshaped([shape.outputs]));
         }
-        flow.accumulate(|backend, so_far, masks| {
+        let (wants_weight, wants_bias) = (flow.wants(WEIGHT), flow.wants(BIAS));
+        let mut weight_and_bias = None;
+        flow.accumulate(|backend, so_far, mask| {
             // What has already come is added as a residual, which spares a sweep.
-            let so_far = so_far.map(|so_far| backend.cast(so_far.clone(), backend.activation()));
-            let epilogue =
-                Epilogue { residual: so_far.as_ref(), mask: masks.then_some(&x), ..Epilogue::NONE };
-            backend.conv(shape.reversed(), &dy, &weight, true, epilogue, given)
+            let so_far = so_far.map(|so_far| backend.cast(so_far.alone(backend), backend.activation()));
+            let epilogue = Epilogue { residual: so_far.as_ref(), mask: mask.map(|_| &x), ..Epilogue::NONE };
+            if !wants_weight {
+                return backend.conv(shape.reversed(), &dy, &weight, true, epilogue, given);
+            }
+            let (dx, dw, db) = backend.conv_backward(shape, [&x, &dy, &weight], epilogue, given, wants_bias);
+            weight_and_bias = Some((dw, db));
+            dx
         });
-        if flow.wants(WEIGHT) {
-            let (dw, db) = backend.conv_weight_gradient(shape, &x, &dy, flow.wants(BIAS));
+        if wants_weight {
+            let (dw, db) =
+                weight_and_bias.unwrap_or_else(|| backend.conv_weight_gradient(shape, &x, &dy, wants_bias));
             flow.add(WEIGHT, |_| dw);
             if let Some(db) = db {
                 flow.add(BIAS, |_| db);

@@ -150,8 +150,8 @@ impl Operation for Pointwise {
         name.into()
     }
 
-    fn ends_in_relu(&self) -> bool {
-        self.operation == Unary::Relu
+    fn relu_result(&self) -> Option<&Tensor> {
+        self.saved.as_ref().filter(|_| self.operation == Unary::Relu)
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {

@@ -98,8 +98,8 @@ impl Operation for GroupNorm {
         with_parts(name, &[("residual", self.residual), ("relu", self.y.is_some())])
     }
 
-    fn ends_in_relu(&self) -> bool {
-        self.y.is_some()
+    fn relu_result(&self) -> Option<&Tensor> {
+        self.y.as_ref()
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {

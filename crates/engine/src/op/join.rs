@@ -72,7 +72,7 @@ impl Operation for Concat {
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let mut first = 0;
         for (operand, (count, given)) in self.parts.into_iter().enumerate() {
-            flow.add(operand, |backend| backend.cast(backend.slice_channels(&dy, first, count), given));
+            flow.add_channels(operand, &dy, first, count, given);
             first += count;
         }
     }

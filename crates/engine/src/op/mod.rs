@@ -46,10 +46,10 @@ pub(crate) trait Operation: Sized {
     /// Hands its operands' gradients on, given that of its result.
     fn backward(self, dy: Tensor, flow: &mut Flow);
 
-    /// Whether its result is a relu's, so that no gradient passes where it is zero; such an operation asks
+    /// Its result where that is a relu's, so that no gradient passes where it is zero; such an operation asks
     /// [`Flow::mask`] for what is still to be masked.
-    fn ends_in_relu(&self) -> bool {
-        false
+    fn relu_result(&self) -> Option<&Tensor> {
+        None
     }
 }
 
@@ -69,8 +69,8 @@ macro_rules! operations {
                 match self { $(Self::$name(op) => op.backward(dy, flow)),* }
             }
 
-            fn ends_in_relu(&self) -> bool {
-                match self { $(Self::$name(op) => op.ends_in_relu()),* }
+            fn relu_result(&self) -> Option<&Tensor> {
+                match self { $(Self::$name(op) => op.relu_result()),* }
             }
         }
 

@@ -1,44 +1,77 @@
 //! The gradients on their way back.
 
 use super::{Gradients, Place};
-use crate::backend::{Backend, Binary};
+use crate::backend::{Backend, Binary, Channels, Element};
 use crate::parameters::ParameterId;
 use crate::tensor::{Device, Tensor};
+
+/// A gradient that has come to an operand. Some channels of a concat's gradient stay where they are until somebody
+/// needs them by themselves: a kernel that reads them there spares a sweep.
+#[derive(Clone)]
+pub(crate) struct Gradient {
+    tensor: Tensor,
+    /// Their first one and their number; all where there are none.
+    channels: Option<[usize; 2]>,
+}
+
+impl Gradient {
+    /// As a tensor of its own.
+    pub fn alone(self, backend: &dyn Backend) -> Tensor {
+        match self.channels {
+            Some([first, count]) => backend.slice_channels(&self.tensor, first, count),
+            None => self.tensor,
+        }
+    }
+
+    /// In another type; some channels become a tensor of their own.
+    pub fn cast(self, backend: &dyn Backend, to: Element) -> Self {
+        if self.tensor.element() == to {
+            return self;
+        }
+        Self { tensor: backend.cast(self.alone(backend), to), channels: None }
+    }
+
+    pub fn channels(&self) -> Channels<'_> {
+        Channels { first: self.channels.map_or(0, |[first, _]| first), ..Channels::all(&self.tensor) }
+    }
+}
 
 /// What operations hand their operands' gradients to. Operands are named by their number.
 pub(crate) struct Flow {
     device: Device,
     /// By place on the tape: what has come so far.
-    gradients: Vec<Option<Tensor>>,
+    gradients: Vec<Option<Gradient>>,
     /// By place: whether what has come is zero already where the operation's relu dropped the value.
     masked: Vec<bool>,
     finished: Gradients,
-    /// Of the operation that is now walked back: its operands, whether its own gradient is masked, and whether it
-    /// masks the one of its first operand.
+    /// Of the operation that is now walked back: its operands, whether its own gradient is masked, and the result by
+    /// which it masks that of its first operand.
     operands: Vec<Option<Place>>,
     is_masked: bool,
-    masks: bool,
+    mask: Option<Tensor>,
 }
 
 impl Flow {
     pub(super) fn new(device: Device, count: usize, finished: Gradients) -> Self {
         let (gradients, masked) = (vec![None; count], vec![false; count]);
-        Self { device, gradients, masked, finished, operands: Vec::new(), is_masked: false, masks: false }
+        Self { device, gradients, masked, finished, operands: Vec::new(), is_masked: false, mask: None }
     }
 
     pub(super) fn start(&mut self, place: Place, gradient: Tensor) {
-        self.gradients[place] = Some(gradient);
+        self.gradients[place] = Some(Gradient { tensor: gradient, channels: None });
     }
 
-    /// Turns to an operation, and gives its gradient, if any has come.
+    /// Turns to an operation, and gives its gradient, if any has come. `mask`: the result of the relu of its first
+    /// operand, where it is this operation that masks the gradient.
     pub(super) fn enter(
         &mut self,
         place: Place,
         operands: Vec<Option<Place>>,
-        masks: bool,
+        mask: Option<Tensor>,
     ) -> Option<Tensor> {
-        (self.operands, self.is_masked, self.masks) = (operands, self.masked[place], masks);
-        self.gradients[place].take()
+        (self.operands, self.is_masked, self.mask) = (operands, self.masked[place], mask);
+        let gradient = self.gradients[place].take()?;
+        Some(gradient.alone(self.device.backend()))
     }
 
     pub(super) fn finish(self) -> Gradients {
@@ -57,23 +90,40 @@ impl Flow {
 
     /// Adds a gradient to what has already reached an operand; not computed where nothing waits for it.
     pub fn add(&mut self, operand: usize, gradient: impl FnOnce(&dyn Backend) -> Tensor) {
+        self.add_gradient(operand, |backend| Gradient { tensor: gradient(backend), channels: None });
+    }
+
+    /// As [`add`](Self::add), of `count` channels of `dy` from `first` on, in the operand's type.
+    pub fn add_channels(&mut self, operand: usize, dy: &Tensor, first: usize, count: usize, given: Element) {
+        let gradient = Gradient { tensor: dy.clone(), channels: Some([first, count]) };
+        self.add_gradient(operand, |backend| gradient.cast(backend, given));
+    }
+
+    fn add_gradient(&mut self, operand: usize, gradient: impl FnOnce(&dyn Backend) -> Gradient) {
         let Some(place) = self.operands[operand] else { return };
         let backend = self.device.backend();
         let gradient = gradient(backend);
         self.masked[place] = false;
         self.gradients[place] = Some(match self.gradients[place].take() {
-            Some(sum) => backend.binary(Binary::Add, sum, &gradient),
+            Some(sum) => {
+                let sum = backend.binary(Binary::Add, sum.alone(backend), &gradient.alone(backend));
+                Gradient { tensor: sum, channels: None }
+            }
             None => gradient,
         });
     }
 
     /// As [`add`](Self::add) for the first operand, by an operation that adds what has come so far itself, and where
-    /// it is told to drops what the operand's relu has dropped.
-    pub fn accumulate(&mut self, gradient: impl FnOnce(&dyn Backend, Option<&Tensor>, bool) -> Tensor) {
+    /// it is given the operand's relu's result drops what that has dropped.
+    pub fn accumulate(
+        &mut self,
+        gradient: impl FnOnce(&dyn Backend, Option<Gradient>, Option<&Tensor>) -> Tensor,
+    ) {
         let Some(place) = self.operands[0] else { return };
         let so_far = self.gradients[place].take();
-        self.gradients[place] = Some(gradient(self.device.backend(), so_far.as_ref(), self.masks));
-        self.masked[place] = self.masks;
+        let tensor = gradient(self.device.backend(), so_far, self.mask.as_ref());
+        self.gradients[place] = Some(Gradient { tensor, channels: None });
+        self.masked[place] = self.mask.is_some();
     }
 
     /// What is still to be masked by: the result of an operation that ends in a relu, unless its gradient came

@@ -4,8 +4,8 @@ use super::Record;
 use crate::op::{Op, Operation};
 
 /// For every operation whether it drops, from the gradient of its first operand, what that operand's relu has
-/// dropped. A convolution does so while it writes the gradient, which spares the operation before it a sweep. It must
-/// be the last to add to that gradient: the first user of the operand.
+/// dropped. A convolution and a resizing do so while they write the gradient, which spares the operation before them a
+/// sweep. Such an operation must be the last to add to that gradient: the first user of the operand.
 pub(super) fn masks(records: &[Record]) -> Vec<bool> {
     let mut first_user = vec![None; records.len()];
     for (place, record) in records.iter().enumerate() {
@@ -14,9 +14,11 @@ pub(super) fn masks(records: &[Record]) -> Vec<bool> {
         }
     }
     let masks = |(place, record): (usize, &Record)| {
-        let (Op::Conv(_), Some(Some(input))) = (&record.op, record.operands.first()) else { return false };
+        let (Op::Conv(_) | Op::Resize(_), Some(Some(input))) = (&record.op, record.operands.first()) else {
+            return false;
+        };
         let only_there = record.operands[1..].iter().all(|&other| other != Some(*input));
-        records[*input].op.ends_in_relu() && first_user[*input] == Some(place) && only_there
+        records[*input].op.relu_result().is_some() && first_user[*input] == Some(place) && only_there
     };
     records.iter().enumerate().map(masks).collect()
 }
@@ -24,10 +26,10 @@ pub(super) fn masks(records: &[Record]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Device, Parameters, Tape, Tensor, Var};
+    use crate::{Corners, Device, Parameters, Tape, Tensor, Var};
 
     #[test]
-    fn the_first_user_of_a_relu_masks_where_it_is_a_convolution() {
+    fn the_first_user_of_a_relu_masks_where_it_is_a_convolution_or_resizes() {
         let device = Device::cpu();
         let mut parameters = Parameters::new();
         let id = parameters.add("w", Tensor::full(&device, [1, 1, 2, 2], 0.5));
@@ -42,9 +44,13 @@ mod tests {
         let e = d.sum_rows(); // 7: the first user of 6
         let f = d.conv2d(&w, None); // 8
         _ = (e, f.conv2d(&w, None)); // 9: no relu before it
+        let g = f.relu().resize_bilinear(4, 4, Corners::HalfPixel); // 10, 11: the first user of 10
+        let h = g.conv2d_relu(&w, None); // 12
+        let i = f.relu().resize_beside(&h, Corners::HalfPixel); // 13, 14: of 13, and of 12 beside it
+        _ = i.sum_rows(); // 15
         let records = &tape.recording.borrow().records;
         let masking: Vec<usize> =
             masks(records).iter().enumerate().filter(|(_, masks)| **masks).map(|(place, _)| place).collect();
-        assert_eq!((records.len(), masking), (10, vec![2]));
+        assert_eq!((records.len(), masking), (16, vec![2, 11, 14]));
     }
 }

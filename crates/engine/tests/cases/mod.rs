@@ -75,6 +75,7 @@ pub fn images(s: Sizes) -> Vec<Call> {
     let sizes = [1, 2, 3, 5, 9, 45];
     let (to_height, to_width) = (sizes[numbers.below(6)], sizes[numbers.below(6)]);
     let resize = |corners| Operation::ResizeBilinear { height: to_height, width: to_width, corners };
+    let beside = || vec![x(), vec![batch, to_height, to_width, other_channels]];
     let indices = (0..5).map(|_| numbers.below(batch)).collect();
     vec![
         (Operation::GroupNorm { groups, epsilon }, norm()),
@@ -82,6 +83,8 @@ pub fn images(s: Sizes) -> Vec<Call> {
         (Operation::GroupNormAddRelu { groups, epsilon }, [norm(), vec![x()]].concat()),
         (resize(Corners::Aligned), vec![x()]),
         (resize(Corners::HalfPixel), vec![x()]),
+        (Operation::ResizeBeside { corners: Corners::HalfPixel }, beside()),
+        (Operation::ResizeBeside { corners: Corners::Aligned }, beside()),
         (Operation::ConcatChannels, vec![x(), vec![batch, height, width, other_channels], x()]),
         (Operation::GatherRows { indices }, vec![x()]),
         (Operation::Reshape { shape: vec![batch * height, width * channels] }, vec![x()]),

@@ -208,6 +208,10 @@ impl Operation {
                 x[0].by_row(|_, row| row.iter().map(|v| v / dot(row, row).sqrt().max(1e-12)).collect())
             }
             Self::ResizeBilinear { height, width, corners } => resize(&x[0], *height, *width, *corners),
+            Self::ResizeBeside { corners } => {
+                let [_, height, width, _] = x[1].image();
+                Self::ConcatChannels.naive(&[resize(&x[0], height, width, *corners), x[1].clone()])
+            }
             Self::ConcatChannels => {
                 let [batch, height, width, _] = x[0].image();
                 let counts: Vec<usize> = x.iter().map(|x| x.shape[3]).collect();

@@ -229,25 +229,31 @@ __device__ __forceinline__ Between between(int i, int from, int to, int aligned)
     return Between{first, min(first + 1, from - 1), position - first};
 }
 
+// With the `more` channels of `beside` after its own.
 template <class T, int V>
-__global__ void resize(const T* x, T* out, int batch, int h, int w, int oh, int ow, int channels, int aligned) {
-    i64 groups = channels / V, units = (i64)batch * oh * ow * groups;
+__global__ void resize(const T* x, const T* beside, T* out, int batch, int h, int w, int oh, int ow, int channels,
+                       int aligned, int more) {
+    i64 groups = (channels + more) / V, units = (i64)batch * oh * ow * groups;
     for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
         Divided by_channel = divided(unit, groups), by_column = divided(by_channel.whole, ow);
         Divided by_line = divided(by_column.whole, oh);
         int channel = (int)by_channel.rest * V, at = (int)by_column.rest;
         int line = (int)by_line.rest, image = (int)by_line.whole;
-        Between rows = between(line, h, oh, aligned), columns = between(at, w, ow, aligned);
         float sum[V] = {};
+        if (channel >= channels) {
+            load<V>(beside + by_channel.whole * more + channel - channels, sum);
+        } else {
+            Between rows = between(line, h, oh, aligned), columns = between(at, w, ow, aligned);
 #pragma unroll
-        for (int corner = 0; corner < 4; corner++) {
-            int y = corner / 2 ? rows.second : rows.first, c = corner % 2 ? columns.second : columns.first;
-            float weight = (corner / 2 ? rows.weight : 1.0f - rows.weight) *
-                           (corner % 2 ? columns.weight : 1.0f - columns.weight);
-            float values[V];
-            load<V>(x + (((i64)image * h + y) * w + c) * channels + channel, values);
+            for (int corner = 0; corner < 4; corner++) {
+                int y = corner / 2 ? rows.second : rows.first, c = corner % 2 ? columns.second : columns.first;
+                float weight = (corner / 2 ? rows.weight : 1.0f - rows.weight) *
+                               (corner % 2 ? columns.weight : 1.0f - columns.weight);
+                float values[V];
+                load<V>(x + (((i64)image * h + y) * w + c) * channels + channel, values);
 #pragma unroll
-            for (int i = 0; i < V; i++) sum[i] += values[i] * weight;
+                for (int i = 0; i < V; i++) sum[i] += values[i] * weight;
+            }
         }
         store<V>(out + unit * V, sum);
     }
@@ -268,9 +274,12 @@ __device__ __forceinline__ int2 reach(int i, int from, int to, int aligned) {
     return make_int2(i == 0 ? 0 : max(low, 0), i == from - 1 ? to - 1 : min(high, to - 1));
 }
 
+// Reads channels `dy_first` on of the `dy_width` of a gradient, adds those from `before_first` on of `before`, and drops
+// what is not positive in `mask`.
 template <class T, int V>
-__global__ void resize_backward(const T* dy, T* dx, int batch, int h, int w, int oh, int ow, int channels,
-                                int aligned) {
+__global__ void resize_backward(const T* dy, const T* before, const T* mask, T* dx, int batch, int h, int w, int oh,
+                                int ow, int channels, int aligned, int dy_width, int dy_first, int before_width,
+                                int before_first) {
     i64 groups = channels / V, units = (i64)batch * h * w * groups;
     for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
         Divided by_channel = divided(unit, groups), by_column = divided(by_channel.whole, w);
@@ -278,18 +287,27 @@ __global__ void resize_backward(const T* dy, T* dx, int batch, int h, int w, int
         int channel = (int)by_channel.rest * V, at = (int)by_column.rest;
         int line = (int)by_line.rest, image = (int)by_line.whole;
         int2 rows = reach(line, h, oh, aligned), columns = reach(at, w, ow, aligned);
-        float sum[V] = {};
+        float sum[V] = {}, values[V];
         for (int y = rows.x; y <= rows.y; y++) {
             float down = share(line, y, h, oh, aligned);
             if (down == 0.0f) continue;
             for (int c = columns.x; c <= columns.y; c++) {
                 float weight = down * share(at, c, w, ow, aligned);
                 if (weight == 0.0f) continue;
-                float values[V];
-                load<V>(dy + (((i64)image * oh + y) * ow + c) * channels + channel, values);
+                load<V>(dy + (((i64)image * oh + y) * ow + c) * dy_width + dy_first + channel, values);
 #pragma unroll
                 for (int i = 0; i < V; i++) sum[i] += values[i] * weight;
             }
+        }
+        if (before) {
+            load<V>(before + by_channel.whole * before_width + before_first + channel, values);
+#pragma unroll
+            for (int i = 0; i < V; i++) sum[i] += values[i];
+        }
+        if (mask) {
+            load<V>(mask + unit * V, values);
+#pragma unroll
+            for (int i = 0; i < V; i++) sum[i] = values[i] > 0.0f ? sum[i] : 0.0f;
         }
         store<V>(dx + unit * V, sum);
     }

@@ -114,6 +114,17 @@ __device__ __forceinline__ void multiply_transposed(float (&d)[32], u64 a, u64 b
     MULTIPLY(32, "m64n64k16.f32.bf16.bf16", "32", "33", "34", ", 1, 1");
 }
 
+// d (64 x N) += a · b in tf32, `a` from registers: of lane l the rows l / 4 and eight below, columns l % 4 and four on.
+#define FROM_REGISTERS(N, COUNT, A0, A1, A2, A3, B)                                                                   \
+    __device__ __forceinline__ void multiply_from_registers(float (&d)[COUNT], const u32* a, u64 b) {                  \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 {" NAMES_##COUNT "}, {%" A0 ", %" A1     \
+                     ", %" A2 ", %" A3 "}, %" B ", 1, 1, 1;"                                                            \
+                     : SUMS_##COUNT(0)                                                                                 \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                            \
+    }
+FROM_REGISTERS(32, 16, "16", "17", "18", "19", "20")
+FROM_REGISTERS(64, 32, "32", "33", "34", "35", "36")
+
 // How output pixels fall into units of 64, the rows of a product: squares of eight by eight (`linear` 0), or stretches
 // of 64 of the image with a column of zeros at both sides, read line by line.
 struct Units {
