@@ -3,7 +3,7 @@
 // saves, at three sizes, dark and light. PLACE has slice.png, reader masks, volume.nii.gz and large.png; screenshots are
 // left there.
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, readdirSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -92,9 +92,14 @@ for (const size of Object.keys(SIZES)) {
 let page = await opened(url);
 await drop(page, ["slice.png", ...readers]);
 await idle(page);
+must(/\d+ hypotheses.*The most probable: Hypothesis 1 of \d+: /.test(await text(page, "#view [aria-live]")), "results are said to screen readers");
 const all = await cards(page);
 const some = await visible(page);
-must(all >= 2 && some >= 1 && some <= all, `${some} of ${all} hypotheses`);
+// models/lidc says more than five things of a nodule: five of them that stand for all are listed first.
+const whole = await page.evaluate(() => Multivalued.viewer.study.predictions[0].hypotheses.length);
+must(all >= 2 && some === all && (whole <= 5 || all <= 5), `${some} of ${all} hypotheses, ${whole} in all`);
+const listed = await page.$$eval("#view .card", (list) => list.reduce((sum, one) => sum + parseFloat(one.querySelector("b").textContent), 0));
+must(Math.abs(listed - 100) < 3, `those that stand for all have ${listed} % together`);
 must((await orange(page)) > 50, "outlines are drawn");
 must((await page.$$eval("#view .chips .reader", (list) => list.length)) === readers.length, "readers are listed");
 await page.$eval("#view .until input", (one) => {
@@ -102,6 +107,14 @@ await page.$eval("#view .until input", (one) => {
   one.dispatchEvent(new Event("input", { bubbles: true }));
 });
 must((await visible(page)) === all, "100 % shows all");
+if (whole > 5) {
+  must(/stand for all \d+.*GED/.test(await text(page, "#view .strip")), "the list says what it loses");
+  await page.keyboard.press("a");
+  must((await cards(page)) === whole, `all ${whole} are listed, not ${await cards(page)}`);
+  must((await visible(page)) < whole, "of all, the slider leaves out the least probable");
+  await page.click("#view .lists input[value=short]");
+  must((await cards(page)) === all && (await visible(page)) === all, "and the short list again");
+}
 await page.keyboard.press("1");
 must((await page.$$eval("#view .card[aria-pressed=true]", (list) => list.length)) === 1, "1 selects one");
 await page.keyboard.press("Escape");
@@ -123,15 +136,32 @@ mkdirSync(folder, { recursive: true });
 const session = await page.createCDPSession();
 await session.send("Browser.setDownloadBehavior", { behavior: "allow", downloadPath: folder });
 const saved = async (button, name) => {
+  rmSync(join(folder, name), { force: true });
   await page.click(button);
   for (let turn = 0; turn < 100 && !existsSync(join(folder, name)); turn++) await new Promise((done) => setTimeout(done, 100));
   must(existsSync(join(folder, name)), `${name} was saved`);
   return readFileSync(join(folder, name));
 };
 const document_ = JSON.parse(await saved("#save-json", "prediction.json"));
-must(document_.format === "multivalued-prediction" && document_.slices[0].hypotheses.length === all, "the JSON has all hypotheses");
-const zip = await saved("#save-masks", "slice-prediction.zip");
-must(zip.readUInt32LE(0) === 0x04034b50 && zip.readUInt16LE(zip.length - 12) === all + 1, `the archive has ${all + 1} files`);
+must(document_.format === "multivalued-prediction" && document_.slices[0].hypotheses.length === whole, "the JSON has all hypotheses");
+if (whole > 5) {
+  await page.select("#saved", "list");
+  const zip = await saved("#save-masks", "slice-prediction.zip");
+  must(zip.readUInt32LE(0) === 0x04034b50 && zip.readUInt16LE(zip.length - 12) === all + 1, `the archive of the list has ${all + 1} files`);
+  must(/"list": ?5/.test(zip.toString("latin1")), "its JSON says that it is the list");
+}
+
+// For screen readers: every control has a name, hypotheses have their probability, results are said.
+const nodes = [];
+const walk = (node) => (nodes.push(node), (node.children || []).forEach(walk));
+walk(await page.accessibility.snapshot());
+const CONTROLS = ["button", "radio", "checkbox", "slider", "combobox", "spinbutton", "textbox", "image", "progressbar"];
+const controls = nodes.filter((one) => CONTROLS.includes(one.role));
+const nameless = controls.filter((one) => !(one.name || "").trim());
+must(controls.length > 15 && !nameless.length, `${nameless.length} of ${controls.length} controls have no name: ${JSON.stringify(nameless.slice(0, 4))}`);
+const spoken = nodes.filter((one) => one.role === "button" && /^Hypothesis \d+ of \d+: .*%, (area|nothing)/.test(one.name));
+must(spoken.length === all, `${spoken.length} of ${all} hypotheses are said with their probability`);
+must(nodes.some((one) => one.role === "image" && /hypotheses/.test(one.name)), "the picture is described");
 await page.pdf({ path: join(place, "print.pdf") });
 must(statSync(join(place, "print.pdf")).size > 10000, "the page prints");
 await page.close();
@@ -153,6 +183,30 @@ must(/^Volume .* 90 %/.test(await text(page, "#view .facts b")), "volumes are to
 await shot(page, "volume-desktop-dark");
 await page.click("#scope input[value=slice]");
 must(/^(Area|Nothing there)/.test(await text(page, "#view .facts b")), "this slice alone");
+await page.close();
+
+// TIFF; a DICOM series, in Hounsfield units and with its spacing.
+page = await opened(url);
+await drop(page, ["scan.tif"]);
+await idle(page);
+must((await cards(page)) > 0 && /128 × 128/.test(await text(page, "#facts")), "a TIFF file is read");
+await drop(page, ["ct-1.dcm", "ct-2.dcm", "ct-3.dcm"]);
+await page.waitForFunction(() => Multivalued.viewer.study.whole && Multivalued.viewer.study.facts.slices === 3, { timeout: LONGEST, polling: 100 });
+must(/96 × 96 × 3 · 0.7 × 0.7 × 2.5 mm/.test(await text(page, "#facts")), `a DICOM series is read: ${await text(page, "#facts")}`);
+must((await page.$eval("#preset", (one) => one.value)) === "Lung", "CT has its windows");
+const names = await page.evaluate(async () => (await Multivalued.viewer.study.results()).map(([name]) => name));
+must(names.some((name) => /\.nii\.gz$/.test(name)) && names.includes("prediction.json"), `DICOM is saved as NIfTI: ${names}`);
+await shot(page, "dicom-desktop-light");
+await page.close();
+
+// A mixture, as `combine` makes it, is dropped as a folder with an image.
+page = await opened(url);
+const mixture = ["mixture.json", "recipe.toml", ...[1, 2].flatMap((k) => ["B3SUMS", "model.safetensors", "recipe.toml"].map((name) => `member-${k}/${name}`))];
+const given = [...mixture.map((name) => [`both/${name}`, join(place, "both", name)]), ["triangle.png", join(place, "shapes.png")]];
+await page.evaluate((files) => Multivalued.viewer.take(files.map(([path, base64]) => ({ path, file: new Blob([Multivalued.masks.bytesOf(base64)]) }))),
+  given.map(([path, file]) => [path, readFileSync(file).toString("base64")]));
+await idle(page);
+must((await page.evaluate(() => Multivalued.viewer.study.model.members)) === 2 && (await cards(page)) >= 3, "a mixture of two predicts");
 await page.close();
 
 // The example, an error, and a cancelled prediction.
@@ -182,26 +236,48 @@ must(/Unlike the training data/.test(await text(page, "#notices")), "an image un
 await shot(page, "large-desktop-light");
 await page.close();
 
-// Served by the program, with a model and an image.
-const server = spawn(program, ["view", "shapes", join(place, "shapes.png"), "--no-open"]);
-try {
-  const address = await new Promise((done, fail) => {
-    let said = "";
-    server.stdout.on("data", (data) => {
-      said += data;
-      const found = /http:\S+/.exec(said);
-      if (found) done(found[0]);
+/** Runs a command that serves until the act is done with its address. */
+async function served(words, act) {
+  const server = spawn(program, words);
+  try {
+    const address = await new Promise((done, fail) => {
+      let said = "";
+      server.stdout.on("data", (data) => {
+        said += data;
+        const found = /http:\S+/.exec(said);
+        if (found) done(found[0]);
+      });
+      server.on("exit", (code) => fail(new Error(`${words[0]} ended with ${code}`)));
     });
-    server.on("exit", (code) => fail(new Error(`view ended with ${code}`)));
-  });
+    await act(address);
+  } finally {
+    server.removeAllListeners("exit");
+    server.kill("SIGINT");
+  }
+}
+
+// Served by the program, with a model and an image.
+await served(["view", "shapes", join(place, "shapes.png"), "--no-open"], async (address) => {
   page = await opened(address);
   await idle(page);
   must((await cards(page)) >= 3 && (await page.$eval("#model", (one) => one.value)) === "shapes", "the given image is shown");
   await page.close();
-} finally {
-  server.removeAllListeners("exit");
-  server.kill("SIGINT");
-}
+});
+
+// The server's own page has the served model first; with a token only those who know it see that.
+await served(["serve", `mine=${join(place, "both")}`, "--port", "0", "--device", "cpu", "--token", "secret"], async (address) => {
+  const offered = () => page.$$eval("#model option", (list) => list.map((one) => one.value));
+  page = await browser.newPage();
+  await page.authenticate({ username: "anybody", password: "secret" });
+  await page.goto(address, { waitUntil: "load", timeout: LONGEST });
+  must((await offered())[0] === "mine", `the served model is first: ${await offered()}`);
+  await drop(page, ["shapes.png"]);
+  await idle(page);
+  must((await page.evaluate(() => Multivalued.viewer.study.model.members)) === 2 && (await cards(page)) >= 3, "it predicts in the page");
+  await page.close();
+  const refused = await fetch(`${address}given/model-1.js`);
+  must(refused.status === 401 && (await fetch(`${address}viewer.js`)).status === 200, "without the token there is no model");
+});
 await browser.close();
 must(!faults.length, `faults of the page:\n${faults.join("\n")}`);
 console.log(`the page works: ${all} hypotheses of the slice, ${Math.round(memory)} MB for 512x512 pixels`);

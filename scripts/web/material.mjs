@@ -1,5 +1,5 @@
 // node material.mjs PLACE: what the browser is given. A slice with readers' masks (of LIDC-IDRI where PLACE/lidc has
-// any, else a shape), a volume of a few slices, and an image of 512x512 pixels.
+// any, else a shape), a volume of a few slices, an image of 512x512 pixels, a TIFF file, and a DICOM series.
 import { copyFileSync, existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { crc32, deflateSync, gzipSync } from "node:zlib";
@@ -52,6 +52,55 @@ function nifti(width, height, depth, value) {
   return file;
 }
 
+/** A TIFF file of grey bytes. */
+function tiff(width, height, value) {
+  const entries = [[256, 4, width], [257, 4, height], [258, 3, 8], [259, 3, 1], [262, 3, 1], [273, 4, 8], [277, 3, 1], [278, 4, height], [279, 4, width * height]];
+  const pixels = Buffer.alloc(width * height);
+  for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) pixels[y * width + x] = value(x, y);
+  const [head, table] = [Buffer.alloc(8), Buffer.alloc(2 + 12 * entries.length + 4)];
+  head.write("II*\0", "latin1");
+  head.writeUInt32LE(8 + pixels.length, 4);
+  table.writeUInt16LE(entries.length, 0);
+  entries.forEach(([tag, type, number], k) => {
+    const at = 2 + 12 * k;
+    table.writeUInt16LE(tag, at);
+    table.writeUInt16LE(type, at + 2);
+    table.writeUInt32LE(1, at + 4);
+    table.writeUInt32LE(number, at + 8);
+  });
+  return Buffer.concat([head, pixels, table]);
+}
+
+/** A slice of a CT series as a DICOM file: explicit, little endian, 16 bits. */
+function dicom(width, height, z, value) {
+  const element = (group, number, kind, content) => {
+    const short = (one) => Buffer.from(Uint16Array.of(one).buffer);
+    let bytes = typeof content === "string" ? Buffer.from(content, "latin1") : content;
+    if (bytes.length % 2) bytes = Buffer.concat([bytes, Buffer.from(kind === "UI" ? "\0" : " ")]);
+    const long = kind === "OB" || kind === "OW";
+    const length = Buffer.alloc(long ? 6 : 2);
+    if (long) length.writeUInt32LE(bytes.length, 2);
+    else length.writeUInt16LE(bytes.length);
+    return Buffer.concat([short(group), short(number), Buffer.from(kind), length, bytes]);
+  };
+  const number = (one) => Buffer.from(Uint16Array.of(one).buffer);
+  const pixels = Buffer.alloc(2 * width * height);
+  for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) pixels.writeInt16LE(Math.round(value(x, y)) + 1024, 2 * (y * width + x));
+  const [kind, own] = ["1.2.840.10008.5.1.4.1.1.2", `1.2.3.4.${z + 1}`];
+  const meta = Buffer.concat([element(2, 1, "OB", Buffer.from([0, 1])), element(2, 2, "UI", kind), element(2, 3, "UI", own), element(2, 0x10, "UI", "1.2.840.10008.1.2.1"), element(2, 0x12, "UI", "1.2.3")]);
+  const size = Buffer.alloc(4);
+  size.writeUInt32LE(meta.length);
+  return Buffer.concat([
+    Buffer.alloc(128), Buffer.from("DICM"), element(2, 0, "UL", size), meta,
+    element(8, 0x16, "UI", kind), element(8, 0x18, "UI", own), element(8, 0x60, "CS", "CT"),
+    element(0x10, 0x10, "PN", "Nobody"), element(0x18, 0x50, "DS", "2.5"), element(0x20, 0xd, "UI", "1.2.3.5"), element(0x20, 0xe, "UI", "1.2.3.6"),
+    element(0x20, 0x13, "IS", String(z + 1)), element(0x20, 0x32, "DS", `0\\0\\${2.5 * z}`), element(0x20, 0x37, "DS", "1\\0\\0\\0\\1\\0"),
+    element(0x28, 2, "US", number(1)), element(0x28, 4, "CS", "MONOCHROME2"), element(0x28, 0x10, "US", number(height)), element(0x28, 0x11, "US", number(width)),
+    element(0x28, 0x30, "DS", "0.7\\0.7"), element(0x28, 0x100, "US", number(16)), element(0x28, 0x101, "US", number(16)), element(0x28, 0x102, "US", number(15)),
+    element(0x28, 0x103, "US", number(1)), element(0x28, 0x1052, "DS", "-1024"), element(0x28, 0x1053, "DS", "1"), element(0x7fe0, 0x10, "OW", pixels),
+  ]);
+}
+
 // The first slice of LIDC in which all readers drew, each a mask that is large enough to be seen.
 function lidcSlice() {
   const root = join(place, "lidc", "lidc-test");
@@ -83,3 +132,5 @@ if (found) {
 writeFileSync(join(place, "large.png"), png(512, 512, (x, y) => spot(512, x, y, 22)));
 const radius = [2, 6, 9, 10, 8, 4];
 writeFileSync(join(place, "volume.nii.gz"), gzipSync(nifti(96, 96, 6, (x, y, z) => -860 + 4.4 * spot(96, x, y, radius[z]))));
+writeFileSync(join(place, "scan.tif"), tiff(128, 128, (x, y) => spot(128, x, y, 9)));
+[0, 1, 2].forEach((z) => writeFileSync(join(place, `ct-${z + 1}.dcm`), dicom(96, 96, z, (x, y) => -860 + 4.4 * spot(96, x, y, 6 + 2 * z))));

@@ -25,6 +25,10 @@
 //! | [`files`] | writing so that nobody meets half a file, and never through a link |
 //! | [`draw`] | random numbers that depend on a seed and a name alone |
 
+// In a browser there are no threads: the same loops run one after the other.
+#[cfg(target_arch = "wasm32")]
+extern crate multivalued_sequential as rayon;
+
 pub mod agreement;
 pub mod augment;
 mod case;

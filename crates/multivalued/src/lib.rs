@@ -31,6 +31,10 @@
 //! `train` uses `model`, `loss`, `assignment`, `batch` and `predict`; `model` knows none of them. A recipe
 //! may name a baseline instead (`method.kind`): `network` is what trainer and predictor see of either.
 
+// In a browser there are no threads: the same loops run one after the other.
+#[cfg(target_arch = "wasm32")]
+extern crate multivalued_sequential as rayon;
+
 pub mod answer;
 mod assignment;
 mod baseline;

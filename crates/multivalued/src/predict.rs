@@ -73,6 +73,11 @@ impl Load {
     }
 }
 
+/// Images, or views of them, that networks on a device are given at once, if they are not too large for that.
+pub fn views_together(device: &Device) -> usize {
+    Load::of(device).views
+}
+
 impl Predictor {
     /// A predictor from trained networks and the recipe they were trained by.
     pub fn new(network: Network, recipe: &Recipe) -> Self {

@@ -17,6 +17,9 @@
  *   spacing: [0.7, 0.7] or null,           millimetres of a pixel, columns first; [2, 2, "px"]: in another unit of areas
  *   hypotheses: [{ probability, mask }],   in any order; masks.js says what a mask may be; null while unknown. With a
  *                                          name and a colour they are told apart in tiles
+ *   stands: [{ rank, probability }],       the short list: hypotheses by their place, with the probability of all that
+ *                                          each stands for. It is shown first, and all on demand. May be missing
+ *   loss: 0.01,                            the GED between all hypotheses and the short list, where it is known
  *   readers: [{ mask, name, weight }],     may be missing
  *   draws: 16 or null,                     how many draws the probabilities were counted from
  *   note: "…"                              a sentence instead of the strip, where there are no hypotheses
@@ -26,16 +29,17 @@
  * }
  * options = {
  *   mode: "outline", "fill", "mean" or "disagreement"
- *   until: 0.9                             which share of the probability is shown
+ *   until: 0.9                             which share of the probability is shown of all hypotheses; a short list is
+ *                                          shown whole at first
  *   keys: element                          whose keys are listened to; the element unless given
  *   wheel: "zoom", "page" (zooms with Ctrl only), or a function(event) that returns true where it took the event
  *   compact: true                          without mode, slider and area: for many on a page
  *   selected: function(index or null)      is told what is isolated, by the place in data.hypotheses
  * }
  * shown.show(data)    another image; zoom stays where the size does, and so do mode and slider
- * shown.select(index) isolates a hypothesis by its rank, from 0; null shows all
- * shown.set({ mode, until, readers: true, window: [low, high] })
- * shown.state         { mode, until, readers, window, selected, visible } as they are
+ * shown.select(rank)  isolates a hypothesis by its rank in the list that is shown, from 0; null shows all
+ * shown.set({ mode, until, readers: true, window: [low, high], short: true })
+ * shown.state         { mode, until, readers, window, short, selected, visible } as they are
  * shown.stage         the canvas' zoom: fit(), zoomBy(factor), look([x, y, width, height])
  * shown.destroy()
  *
@@ -43,7 +47,6 @@
  *   Multivalued.tile(element, data, options)   one small picture, which opens the dialog; options besides those above:
  *     shows: "all" (the outlines of hypotheses and readers), "image", "readers", "outline", "mean", "disagreement", or the
  *            rank of a hypothesis
- *     stands: [{ rank, probability }]      hypotheses that stand for all, with the probability that each stands for
  *     whole: true                          all of the image, not the part around the outlines, which is framed
  *     pixels: 160                          the edge it is drawn for
  *     label: "…"                           said to screen readers
@@ -81,7 +84,9 @@
     constructor(element, data, options = {}) {
       this.options = options;
       this.element = element;
-      this.state = { mode: options.mode || "outline", until: options.until || 0.9, readers: true, window: null, selected: null, visible: 0 };
+      this.state = { mode: options.mode || "outline", until: 1, readers: true, window: null, short: true, selected: null, visible: 0 };
+      // Each list has its own place of the slider: a short one is seen whole at first.
+      this.untils = { short: 1, all: options.until || 0.9 };
       this.hovered = null;
       this.chosenClass = -1;
       this.build();
@@ -111,12 +116,13 @@
       const stage = make("div.stage", {}, this.canvas, this.legend, this.readout, zoom);
       this.tools = make("div.tools");
       this.facts = make("div.facts");
+      this.lists = make("fieldset.lists", {}, make("legend.unseen", {}, "Listed"));
       this.strip = make("div.strip", { role: "group", "aria-label": "Hypotheses, the most probable first" });
       this.live = make("div.unseen", { "aria-live": "polite" });
       this.caption = make("p.caption");
       this.element.replaceChildren(
         make("section.hypotheses" + (options.compact ? ".compact" : ""), {}, this.tools, stage,
-          make("div.side", {}, this.facts, this.strip), this.caption, this.live));
+          make("div.side", {}, this.facts, this.lists, this.strip), this.caption, this.live));
       this.stage = new Stage(this.canvas, {
         paint: (context, scale) => this.paint(context, scale),
         pixel: (x, y) => this.tellPixel(x, y),
@@ -139,14 +145,22 @@
       this.readerText = make("span");
       this.readerLabel = make("label.readers", {}, this.readerBox, this.readerText);
       this.classBox = make("select", { "aria-label": "Class", change: () => this.setClass(Number(this.classBox.value)) });
-      View.count += 1;
+      const list = (short) => {
+        const input = make("input", { type: "radio", name: `list-${View.count}`, value: short ? "short" : "all", change: () => this.set({ short }) });
+        this.lists.append(make("label", {}, input, make("span")));
+      };
+      [true, false].forEach(list);
       this.tools.append(this.modes, make("label.until", {}, make("span", {}, "Show until"), this.slider, this.until), this.readerLabel, this.classBox);
+      View.count += 1;
     }
 
     /** Another image, or the same with hypotheses. */
     show(data) {
       this.data = data;
-      Object.assign(this, prepared(data));
+      const { classes, hypotheses, readers } = prepared(data);
+      // Hypotheses that have just come are said aloud, and those of another slice.
+      const isNews = hypotheses.length && (!this.everything || !this.everything.length || this.caption.textContent !== (data.title || ""));
+      Object.assign(this, { classes, everything: hypotheses, readers });
       this.state.selected = this.hovered = null;
       this.state.window = data.image.window || null;
       const image = data.image;
@@ -165,18 +179,37 @@
       this.readerText.textContent = this.readers.length === 1 ? "Reader" : `${this.readers.length} readers`;
       this.caption.textContent = data.title || "";
       this.setClass(this.chosenClass < this.classes ? this.chosenClass : -1);
+      if (isNews) this.live.textContent = `${this.description()} The most probable: ${this.wordsOf(0)}.`;
     }
 
     setClass(chosen) {
       this.chosenClass = chosen;
       this.classBox.value = chosen;
-      chooseClass([...this.hypotheses, ...this.readers], chosen, this.data);
-      this.box = paint.boxAround([...this.hypotheses, ...this.readers].map((one) => one.plane), this.data.width, this.data.height);
+      const all = [...this.everything, ...this.readers];
+      chooseClass(all, chosen, this.data);
+      this.box = paint.boxAround(all.map((one) => one.plane), this.data.width, this.data.height);
       this.maps = {};
       this.rebase();
-      Object.assign(this, side.fillStrip(this));
+      this.fillList();
       side.fillFacts(this);
       this.set({});
+    }
+
+    /** Whether the short list is shown: there is one, and nobody asked for all. */
+    get isShort() {
+      return Boolean(this.data.stands && this.state.short);
+    }
+
+    /** The hypotheses that are listed and outlined: those that stand for all, or all. */
+    fillList() {
+      const { data, everything } = this;
+      const short = (data.stands || []).map(({ rank, probability }) => ({ ...everything.find((one) => one.index === rank), probability }));
+      this.hypotheses = this.isShort ? short.sort((a, b) => b.probability - a.probability) : everything;
+      this.state.until = this.untils[this.isShort ? "short" : "all"];
+      this.lists.hidden = !data.stands;
+      const words = [`Short list of ${short.length}`, `All ${everything.length}`];
+      this.lists.querySelectorAll("span").forEach((span, at) => (span.textContent = words[at]));
+      Object.assign(this, side.fillStrip(this));
     }
 
     /** The image's own pixels, drawn anew where the window changes. */
@@ -192,12 +225,22 @@
     }
 
     set(changes) {
+      const other = changes.short !== undefined && changes.short !== this.state.short;
       Object.assign(this.state, changes);
       const { state } = this;
+      if (other) {
+        const index = state.selected === null ? null : this.hypotheses[state.selected].index;
+        this.fillList();
+        const rank = this.hypotheses.findIndex((one) => one.index === index);
+        this.select(rank < 0 ? null : rank);
+        this.live.textContent = `${this.hypotheses.length} hypotheses are listed`;
+      }
+      if (changes.until !== undefined) this.untils[this.isShort ? "short" : "all"] = changes.until;
       if (changes.window) this.rebase();
       state.visible = masks.countUntil(this.hypotheses.map((one) => one.probability), state.until);
       if (changes.until !== undefined && state.selected !== null && state.selected >= state.visible) this.select(null);
       for (const input of this.modes.querySelectorAll("input")) input.checked = input.value === state.mode;
+      for (const input of this.lists.querySelectorAll("input")) input.checked = (input.value === "short") === this.isShort;
       this.slider.value = Math.round(100 * state.until);
       // Maps are of all hypotheses.
       this.slider.disabled = !this.hypotheses.length || state.mode === "mean" || state.mode === "disagreement";
@@ -218,11 +261,11 @@
     }
 
     description() {
-      const { data, hypotheses } = this;
+      const { data, everything: hypotheses } = this;
       if (!hypotheses.length) return `${data.title || "Image"}, ${data.width} by ${data.height} pixels`;
       const empty = hypotheses.find((one) => !one.area);
       return `${data.title || "Image"}, ${data.width} by ${data.height} pixels, ${hypotheses.length} hypotheses` +
-        (empty ? `, ${side.nothing(data, empty)} with ${percent(empty.probability)}` : "") + `. ${side.sizeSentence(this)}`;
+        (empty ? `, ${side.nothing(data, empty)} with ${percent(empty.probability)}` : "") + `. ${side.sizeSentence(this)}.`;
     }
 
     /** Isolates a hypothesis by rank. */
@@ -236,6 +279,14 @@
       this.emphasise();
     }
 
+    /** Isolates a hypothesis by its rank among all; where the short list has it not, all are listed. */
+    selectOf(rank) {
+      const { index } = this.everything[rank];
+      const place = () => this.hypotheses.findIndex((one) => one.index === index);
+      if (place() < 0) this.set({ short: false });
+      this.select(place());
+    }
+
     hover(entry) {
       this.hovered = entry;
       this.emphasise();
@@ -243,7 +294,7 @@
 
     emphasise() {
       const one = this.isolated();
-      this.facts.querySelectorAll("[data-rank]").forEach((stem) => stem.classList.toggle("on", one === this.hypotheses[stem.dataset.rank]));
+      this.facts.querySelectorAll("[data-rank]").forEach((stem) => stem.classList.toggle("on", Boolean(one) && !this.readers.includes(one) && one.index === this.everything[stem.dataset.rank].index));
       this.stage.draw();
     }
 
@@ -273,6 +324,7 @@
         p: () => turn(-1),
         m: () => this.set({ mode: names[(names.indexOf(state.mode) + 1) % names.length] }),
         r: () => this.set({ readers: !state.readers }),
+        a: () => this.set({ short: !state.short }),
         o: () => this.stage.look(this.box),
       };
       const digit = Number(event.key);
@@ -321,15 +373,16 @@
       const { image } = this.data;
       const parts = [`${x}, ${y}`];
       if (image.values) parts.push(`${Number(image.values[at * (image.channels || 1)].toPrecision(5))}${image.unit ? ` ${image.unit}` : ""}`);
-      if (this.hypotheses.length) parts.push(`inside with ${percent(this.map("mean").values[at])}`);
+      if (this.everything.length) parts.push(`inside with ${percent(this.map("mean").values[at])}`);
       this.readout.textContent = parts.join(" · ");
     }
 
     map(mode) {
       if (!this.maps[mode]) {
-        const shares = this.hypotheses.map((one) => one.probability);
-        const all = this.hypotheses.map((one) => (this.chosenClass < 0 ? one.planes : [one.plane]));
-        const values = mode === "mean" ? masks.meanOf(this.hypotheses.map((one) => one.plane), shares) : masks.entropyOf(all, shares);
+        // Of all, whatever is listed.
+        const shares = this.everything.map((one) => one.probability);
+        const all = this.everything.map((one) => (this.chosenClass < 0 ? one.planes : [one.plane]));
+        const values = mode === "mean" ? masks.meanOf(this.everything.map((one) => one.plane), shares) : masks.entropyOf(all, shares);
         this.maps[mode] = { values, canvas: null };
       }
       return this.maps[mode];
@@ -400,7 +453,8 @@
   }
 
   /** Draws what a tile shows. */
-  function paintTile(canvas, data, { shows = "all", stands = null, whole = false, until = 0.9 }) {
+  function paintTile(canvas, data, { shows = "all", whole = false, until = 0.9 }) {
+    const { stands } = data;
     const { hypotheses, readers, box, base } = partsOf(data);
     const part = whole ? [0, 0, data.width, data.height] : box;
     paint.thumbnail(canvas, base, part, null);
@@ -441,7 +495,7 @@
       const view = dialog(data, MODES[shows] ? { ...others, mode: shows } : others);
       // What the tile shows, larger.
       if (!options.whole) view.stage.look(view.box);
-      if (Number.isInteger(shows)) view.select(shows);
+      if (Number.isInteger(shows)) view.selectOf(shows);
     };
     const button = make("button.hypotheses-tile", { type: "button", "aria-label": options.label || `Enlarge ${data.title || "the image"}`, click: open }, canvas);
     element.append(button);

@@ -60,7 +60,7 @@
   const measured = (data, one) => (data.measure && one.size ? `, ${sizeText(one.size, data.measure.unit)}` : "");
 
   /** The sentence on sizes. */
-  const sizeSentence = ({ data, hypotheses }) => (data.measure ? data.measure.sentence : areaSentence(hypotheses, data.spacing));
+  const sizeSentence = ({ data, everything }) => (data.measure ? data.measure.sentence : areaSentence(everything, data.spacing));
 
   /** A card of the strip. Empty masks have no picture of their own: "nothing there". */
   function card(view, one, rank) {
@@ -86,6 +86,12 @@
     }, key, picture, text);
   }
 
+  /** What the short list is, and what it loses. */
+  function standing({ hypotheses, loss }, count) {
+    const lost = Number.isFinite(loss) ? ` As a set they are ${loss.toFixed(3)} away from all (GED).` : "";
+    return `These ${count} stand for all ${hypotheses.length}: each has the probability of those nearest to it.${lost}`;
+  }
+
   /** Fills the strip; returns the cards by rank and the line on what the slider leaves out. */
   function fillStrip(view) {
     const { data, hypotheses, readers, strip } = view;
@@ -93,7 +99,8 @@
     const rest = make("p.rest");
     const empty = cards.filter((one) => one.classList.contains("nothing"));
     const others = cards.filter((one) => !empty.includes(one));
-    strip.replaceChildren(...empty, ...others, rest);
+    const stands = view.isShort ? make("p.note.stands", {}, standing(data, hypotheses.length)) : null;
+    strip.replaceChildren(...empty, ...others, rest, ...(stands ? [stands] : []));
     if (!hypotheses.length) strip.append(make("p.note", {}, data.note || "No hypotheses"));
     if (readers.length) {
       const chip = (one, at) => make("button.reader", {
@@ -112,9 +119,9 @@
     return element;
   }
 
-  /** The sentence on areas, with a stem for each hypothesis over an axis of areas. */
+  /** The sentence on areas, with a stem for each hypothesis over an axis of areas: of all, whatever is listed. */
   function fillFacts(view) {
-    const { data, hypotheses, readers, facts } = view;
+    const { data, everything: hypotheses, readers, facts } = view;
     facts.replaceChildren();
     if (!hypotheses.length) return;
     const { name, scale } = areaUnit(data.spacing);

@@ -37,6 +37,19 @@
       return key;
     }
 
+    /** Models that came with the page, before the shipped ones; the key of the first. */
+    putFirst(models) {
+      const shipped = this.models;
+      this.models = new Map();
+      const keys = models.map((model) => {
+        const known = model.script.startsWith("models/") && shipped.get(model.name);
+        this.models.set(model.name, known || { label: model.name, ...model });
+        return model.name;
+      });
+      for (const [key, model] of shipped) if (!this.models.has(key)) this.models.set(key, model);
+      return keys[0];
+    }
+
     async started() {
       if (this.engine && !this.engine.dead) return this.engine;
       const [{ bytes }] = await fetched("engine");
@@ -174,7 +187,7 @@
         const hypotheses = said.hypotheses.map((one, at) => ({
           probability: one.probability, mask: bytes.subarray(at * stride, (at + 1) * stride),
         }));
-        this.predictions[z] = { hypotheses, draws: said.draws };
+        this.predictions[z] = { hypotheses, draws: said.draws, stands: said.stands, loss: said.list_loss };
         this.facts.memory = this.engine.memory;
         if (z === this.slice) this.told("slice");
       }
@@ -223,12 +236,12 @@
       this.told("end");
     }
 
-    /** Masks and the JSON of `predict`, as [name, bytes]. */
-    async results() {
-      const { said } = await this.engine.ask({ do: "save", folder: "out", rank: null });
-      const list = [];
-      for (const name of said.files) list.push([name, (await this.engine.ask({ do: "read", file: `out/${name}` })).bytes]);
-      return list;
+    /** Masks and the JSON of `predict`, as [name, bytes]; of all hypotheses, or as `predict --list` writes them. */
+    async results(list = null) {
+      const { said } = await this.engine.ask({ do: "save", folder: "out", rank: null, list });
+      const results = [];
+      for (const name of said.files) results.push([name, (await this.engine.ask({ do: "read", file: `out/${name}` })).bytes]);
+      return results;
     }
   }
 

@@ -5,6 +5,8 @@
   const { Study, files, windows, make, masks, hypotheses } = global.Multivalued;
   const element = (id) => document.getElementById(id);
   const FOLDER = "a folder…";
+  /** How many hypotheses the engine's short list has at most. */
+  const SHORT = 5;
 
   class Viewer {
     constructor() {
@@ -20,9 +22,9 @@
       this.fillModels();
     }
 
-    /** What came with the page: a model, images. */
-    async begin({ model, images } = {}) {
-      if (model) this.modelKey = model.script.startsWith("models/") && this.study.models.has(model.name) ? model.name : this.study.addModel(model);
+    /** What came with the page: models, images. */
+    async begin({ models, images } = {}) {
+      if (models && models.length) this.modelKey = this.study.putFirst(models);
       this.fillModels();
       if (!images || !images.length) return;
       const listed = [];
@@ -146,8 +148,8 @@
       document.body.classList.remove("empty");
       element("start").hidden = true;
       element("view").hidden = element("below").hidden = false;
-      this.isCt = facts.channels === 1 && windows.isCt(facts.range);
-      this.presets = windows.presets(facts.range, values.get(slice));
+      this.isCt = facts.channels === 1 && windows.isCt(facts.range, facts.dicom);
+      this.presets = windows.presets(facts.range, values.get(slice), facts.dicom);
       element("preset").replaceChildren(...Object.keys(this.presets).map((name) => make("option", {}, name)), make("option", { hidden: true }, "custom"));
       this.window = Object.values(this.presets)[0];
       element("slices").hidden = facts.slices === 1;
@@ -182,6 +184,8 @@
         hypotheses: said ? said.hypotheses : null,
         readers: readers.map(({ name, of }) => ({ name, mask: of(slice) })),
         draws: said ? said.draws : null,
+        stands: said ? said.stands : null,
+        loss: said ? said.loss : null,
         note: busy ? "Computing the hypotheses…" : cancelled ? "Cancelled." : "No hypotheses yet.",
       };
       if (volume && said) Object.assign(data, this.volumeData(volume, said));
@@ -198,6 +202,8 @@
           probability: one.probability, mask: said.hypotheses[one.members[slice]].mask, size: size(one),
         })),
         draws: volume.draws,
+        // Whole volumes are few already: nearly equal ones count as one.
+        stands: null,
         nothing: "not in this slice",
         measure: { unit, sentence: `Volume ${whole.words}` },
       };
@@ -220,6 +226,7 @@
         element(id).disabled = !complete;
         element(id).title = complete ? "" : facts && facts.slices > 1 ? "Predict all slices first" : "";
       }
+      this.fillSaved(complete);
       if (!facts) return;
       element("all").hidden = Boolean(busy) || complete;
       element("all").textContent = facts.slices > 1 ? "Predict all slices" : "Predict";
@@ -230,6 +237,20 @@
       const spacing = facts.spacing ? ` · ${facts.spacing.slice(0, facts.slices > 1 ? 3 : 2).map((mm) => Number(mm.toPrecision(3))).join(" × ")} mm` : "";
       element("facts").replaceChildren(make("b", {}, facts.name), ` ${size}${spacing}`);
       element("memory").textContent = facts.memory ? `The engine has ${Math.round(facts.memory / 1048576)} MB.` : "";
+    }
+
+    /** What is saved: all hypotheses unless the short list is chosen, where there is one. */
+    fillSaved(complete) {
+      const said = complete && this.study.facts.slices === 1 ? this.study.predictions[0] : null;
+      const choice = element("saved");
+      choice.hidden = !(said && said.stands);
+      if (choice.hidden) {
+        choice.replaceChildren();
+        return;
+      }
+      const chosen = choice.value || "all";
+      choice.replaceChildren(make("option", { value: "all" }, `of all ${said.hypotheses.length}`), make("option", { value: "list" }, `of the ${said.stands.length} listed`));
+      choice.value = chosen;
     }
 
     fillNotices() {
@@ -306,7 +327,8 @@
     async save(all) {
       const { name } = this.study.facts;
       try {
-        const list = await this.study.results();
+        // As `predict --list 5` has it.
+        const list = await this.study.results(element("saved").value === "list" ? SHORT : null);
         const [, json] = list[list.length - 1];
         if (all) files.save(`${name}-prediction.zip`, files.zipped(list));
         else files.save("prediction.json", new Blob([json], { type: "application/json" }));

@@ -55,8 +55,9 @@ enum Request {
     Predict { slice: usize },
     /// What the slices say together, where all are predicted: whole volumes, sizes in words.
     Whole,
-    /// Writes the masks of all hypotheses, or of one, beneath a folder; then `prediction.json`.
-    Save { folder: PathBuf, rank: Option<usize> },
+    /// Writes the masks of all hypotheses, of a short list of so many, or of one, beneath a folder; then
+    /// `prediction.json`.
+    Save { folder: PathBuf, rank: Option<usize>, list: Option<usize> },
     /// The content of a file that was written.
     Read { file: PathBuf },
     /// Forgets files.
@@ -93,7 +94,7 @@ impl Session {
             }
             Request::Predict { slice } => self.predict(slice),
             Request::Whole => self.picture()?.whole(&Keep::default()),
-            Request::Save { folder, rank } => self.save(&folder, rank),
+            Request::Save { folder, rank, list } => self.save(&folder, rank, list),
             Request::Read { file } => {
                 // In a browser it is taken out, since nobody else would ever free it.
                 #[cfg(target_arch = "wasm32")]
@@ -177,11 +178,14 @@ impl Session {
         picture.predict(slice, &model.mixture)
     }
 
-    fn save(&mut self, folder: &Path, rank: Option<usize>) -> Refused<Answer> {
+    fn save(&mut self, folder: &Path, rank: Option<usize>, list: Option<usize>) -> Refused<Answer> {
         let (Some(model), Some(picture)) = (&self.model, &mut self.picture) else {
             return Err("open a model and an image first".into());
         };
-        let keep = Keep::default();
+        if list == Some(0) {
+            return Err("a list has at least one hypothesis".into());
+        }
+        let keep = Keep { list, ..Keep::default() };
         let names = [model.name.as_str(), &model.hash];
         let settings = answer::settings(names, model.mixture.recipe().predict.views, &keep, 0, 0, false);
         picture.save(folder, rank, &keep, &settings)

@@ -88,8 +88,8 @@ fn shipped_script(model: &Shipped) -> File {
 /// What a page loads at once. Names are those of scripts beside the page, without `.js`.
 #[derive(Debug, Default)]
 pub struct Given {
-    /// A model's script and its name for people, or the name of a shipped one.
-    pub model: Option<(String, String)>,
+    /// Models' scripts and their names for people, shipped ones among them; the first is the one to begin with.
+    pub models: Vec<(String, String)>,
     /// The scripts of images, each with its name for people.
     pub images: Vec<(String, String)>,
 }
@@ -98,7 +98,7 @@ pub struct Given {
 pub fn given(given: &Given) -> File {
     let entry = |(script, name): &(String, String)| json!({ "script": script, "name": name });
     let said = json!({
-        "model": given.model.as_ref().map(entry),
+        "models": given.models.iter().map(entry).collect::<Vec<_>>(),
         "images": given.images.iter().map(entry).collect::<Vec<_>>(),
     });
     let text = format!("Multivalued.given = {};\n", harmless(&said.to_string()));

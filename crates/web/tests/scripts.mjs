@@ -50,5 +50,6 @@ assert.equal(zip.subarray(30 + 6, 30 + 6 + 9).toString(), "123456789");
 // Windows.
 assert.deepEqual(Object.values(windows.presets([-1024, 3071], []))[0], [-1350, 150]);
 assert.deepEqual(Object.values(windows.presets([0, 240], new Float32Array(10)))[0], [0, 255]);
+assert.deepEqual([windows.isCt([-900, 20]), windows.isCt([-900, 20], true), windows.isCt([0, 255], true)], [false, true, false]);
 assert.deepEqual(windows.presets([7, 7], new Float32Array([7, 7]))["All values"], [6.5, 7.5]);
 console.log("ok");

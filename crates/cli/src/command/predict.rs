@@ -33,9 +33,9 @@ use crate::run::model::{RunModel, usual_memory};
 use crate::terminal::{complain, say};
 
 /// Slices of one size that are predicted together: whole batches of the predictor.
-pub const BATCH_OF_PROCESSOR: usize = 32;
+const BATCH_OF_PROCESSOR: usize = 32;
 /// The same on a GPU, which is not busy with fewer.
-pub const BATCH_OF_GPU: usize = 128;
+const BATCH_OF_GPU: usize = 128;
 
 /// Predict images: one mask file per hypothesis in the input's own format and geometry
 #[derive(Debug, Args)]

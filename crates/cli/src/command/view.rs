@@ -1,6 +1,6 @@
 //! `view`: the viewer in a browser, served to this machine alone or written as a folder.
 
-mod given;
+pub(super) mod given;
 mod server;
 
 use std::path::{Path, PathBuf};
@@ -66,12 +66,12 @@ impl View {
         match &self.model {
             None => {}
             Some(path) => match given::named(path) {
-                Some(name) => given.model = Some((format!("models/{name}"), name)),
+                Some(name) => given.models.push((format!("models/{name}"), name)),
                 None if given::is_model(path) => {
                     let name = given::name(path);
                     let script = "given/model".to_owned();
                     bundles.push(Bundle::of_model(&script, path)?);
-                    given.model = Some((script, name));
+                    given.models.push((script, name));
                 }
                 None => images.insert(0, path.clone()),
             },

@@ -38,7 +38,7 @@
     }
     if (!hypotheses.length) return;
     const until = ofRaters ? { until: 1 } : {};
-    view(views, shown, ofRaters ? `${hypotheses.length} raters` : "Model", { shows: "outline", stands, pixels: 220, ...until });
+    view(views, shown, ofRaters ? `${hypotheses.length} raters` : "Model", { shows: "outline", pixels: 220, ...until });
     view(views, shown, ofRaters ? "Share of raters" : "Mean probability", { shows: "mean", pixels: 220, ...until });
     view(views, shown, "Disagreement", { shows: "disagreement", pixels: 220, ...until });
     const strip = article.querySelector(".strip");

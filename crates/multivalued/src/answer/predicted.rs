@@ -23,7 +23,8 @@ pub struct PackedHypothesis {
     pub mask: CompactMask,
     /// How probable it is.
     pub probability: f32,
-    code: usize,
+    /// Whose it is among the model's.
+    pub code: usize,
 }
 
 impl Predicted {

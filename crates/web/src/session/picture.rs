@@ -11,10 +11,14 @@ use multivalued_data::dataset::Slices;
 use multivalued_data::export::write_masks_like;
 use multivalued_data::fingerprint::Fingerprint;
 use multivalued_data::import::{Limits, MaskRule, read_masks};
-use multivalued_data::{Geometry, Image, Mask, dicom, disk, files};
+use multivalued_data::metric::summary::short_list;
+use multivalued_data::{Geometry, Hypothesis, Image, Mask, dicom, disk, files};
 use serde_json::{Value, json};
 
 use super::{Answer, Refused};
+
+/// How many hypotheses a page lists at first, as contact sheets do.
+const LISTED: usize = 5;
 
 /// An image and its predictions by slice.
 pub struct Picture {
@@ -155,7 +159,17 @@ impl Picture {
         let Some(predicted) = &self.predicted[z] else { unreachable!("it was predicted above") };
         let mut bytes = Vec::new();
         predicted.all.iter().for_each(|one| packed(&one.mask.mask(), &mut bytes));
-        Ok(Answer { said: predicted.json(None), bytes })
+        let mut said = predicted.json(None);
+        if predicted.all.len() > LISTED {
+            let list = short_list(&predicted.prediction(), LISTED).map_err(in_words)?;
+            let standing = |one: &Hypothesis| {
+                let rank = predicted.all.iter().position(|other| other.code == one.code);
+                json!({ "rank": rank, "probability": one.probability })
+            };
+            said["stands"] = list.prediction.hypotheses.iter().map(standing).collect();
+            said["list_loss"] = json!(list.loss);
+        }
+        Ok(Answer { said, bytes })
     }
 
     /// All slices, where all are predicted.
@@ -201,6 +215,14 @@ impl Picture {
         settings: &Value,
     ) -> Refused<Answer> {
         self.with_all(|own, all| {
+            // Of a volume whole volumes are chosen, of a single image its hypotheses.
+            let of_slices = if all.len() > 1 { keep.of_slices() } else { *keep };
+            let kept = |one: &Predicted| {
+                let all = one.prediction();
+                let (kept, loss) = of_slices.of(&all).map_err(in_words)?;
+                Ok(Predicted::new(&all, &kept, loss))
+            };
+            let all: &[Predicted] = &all.iter().map(kept).collect::<Refused<Vec<_>>>()?;
             let coherent = Coherent::of(all, keep, &own.name, 0).map_err(in_words)?;
             let answers = answers(all, coherent.as_ref());
             let joined = own.slices.joined();
