@@ -26,7 +26,7 @@ pub struct Access {
     token: Option<blake3::Hash>,
     hosts: Vec<String>,
     origins: Vec<String>,
-    /// Whether the page's own files are open: they hold nothing of the models.
+    /// Whether the page's own files are open: but for those that are given, they hold nothing of the served models.
     has_page: bool,
 }
 
@@ -94,11 +94,15 @@ impl Access {
         let origin = self.origin(headers)?;
         let path = request.uri().path();
         let is_preflight = origin.is_some() && request.method() == Method::OPTIONS;
-        let is_file = self.has_page && request.method() == Method::GET && !has_prefix(path);
+        let is_given = is_given(path);
+        let is_file = self.has_page && request.method() == Method::GET && !has_prefix(path) && !is_given;
         if self.has_token() && !OPEN.contains(&path) && !is_preflight && !is_file {
             let given = headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
             let (scheme, token) = given.split_at(given.len().min(7));
-            if !scheme.eq_ignore_ascii_case(b"bearer ") || !self.knows(token) {
+            let is_bearer = scheme.eq_ignore_ascii_case(b"bearer ") && self.knows(token);
+            // A browser asks its user for a password, and gives that.
+            let is_password = is_given && password(given).is_some_and(|token| self.knows(&token));
+            if !is_bearer && !is_password {
                 return Err(Refusal::new(
                     StatusCode::UNAUTHORIZED,
                     "this server wants its token as 'Authorization: Bearer TOKEN'; ask whoever runs it for the token",
@@ -117,6 +121,37 @@ fn has_prefix(path: &str) -> bool {
         .any(|prefix| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
+/// Whether a file of the page tells of the served models. A page's scripts cannot carry `Authorization: Bearer`; so the
+/// browser is made to ask for the token as a password, whatever the user's name.
+fn is_given(path: &str) -> bool {
+    path == "/given.js" || path.starts_with("/given/")
+}
+
+/// The password of `Basic`, RFC 7617.
+fn password(authorization: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, rest) = authorization.split_at_checked(6)?;
+    let mut said = Vec::new();
+    let (mut bits, mut count) = (0_u32, 0);
+    for &sign in rest.trim_ascii().iter().filter(|sign| **sign != b'=') {
+        let value = match sign {
+            b'A'..=b'Z' => sign - b'A',
+            b'a'..=b'z' => sign - b'a' + 26,
+            b'0'..=b'9' => sign - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            said.push((bits >> count & 255) as u8);
+        }
+    }
+    let colon = said.iter().position(|&sign| sign == b':')?;
+    scheme.eq_ignore_ascii_case(b"basic ").then(|| said.split_off(colon + 1))
+}
+
 /// The name of `name:port` or `[address]:port`.
 fn name_of(host: &str) -> &str {
     match host.rsplit_once(':') {
@@ -133,8 +168,17 @@ fn name_of(host: &str) -> &str {
 /// Lets a request pass, or answers it.
 pub async fn check(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let is_preflight = request.method() == Method::OPTIONS;
+    let is_given = is_given(request.uri().path());
     match shared.access.check(&request) {
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            let mut response = refusal.into_response();
+            if is_given && response.status() == StatusCode::UNAUTHORIZED {
+                let wanted =
+                    HeaderValue::from_static("Basic realm=\"the token of multivalued serve, as password\"");
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, wanted);
+            }
+            response
+        }
         Ok(None) => next.run(request).await,
         Ok(Some(origin)) => {
             let mut response = match is_preflight {
@@ -198,6 +242,20 @@ mod tests {
         assert!(access.knows(b"secret"));
         assert!(!access.knows(b"secre") && !access.knows(b"") && !access.knows(b"secret "));
         assert!(!Access::new(&Options::default()).knows(b""));
+    }
+
+    #[test]
+    fn passwords_are_read_as_browsers_send_them() {
+        assert_eq!(password(b"Basic YTpzZWNyZXQ=").unwrap(), b"secret");
+        assert_eq!(
+            password(b"basic OnNlOmNyZXQ=").unwrap(),
+            b"se:cret",
+            "the name has no colon, the password may"
+        );
+        for wrong in ["", "Basic", "Basic c2VjcmV0", "Bearer YTpzZWNyZXQ=", "Basic YTpz*", "Basic \u{e4}"] {
+            assert!(password(wrong.as_bytes()).is_none(), "{wrong}");
+        }
+        assert!(is_given("/given.js") && is_given("/given/model-1.js") && !is_given("/viewer.js"));
     }
 
     #[test]

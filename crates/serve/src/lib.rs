@@ -6,7 +6,7 @@
 //! | `model`, `queue` | a model with its name; images that wait for it, computed together |
 //! | `inference/` | the Open Inference Protocol, version 2, as `tritonclient` speaks it |
 //! | `monai/` | MONAI Label's routes, as its plugin for 3D Slicer speaks them |
-//! | `page` | the page at `/` |
+//! | `page` | the page at `/`: the viewer |
 //! | `access` | who may ask: token, `Host`, `Origin` |
 //! | `answering` | what the protocols share |
 //! | `body`, `budget` | requests' bodies, and the memory that requests hold together |

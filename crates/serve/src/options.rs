@@ -1,6 +1,8 @@
 //! What may be asked of the server, and how much of it.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a server is run.
@@ -16,14 +18,36 @@ pub struct Options {
     pub batch: usize,
     /// Whether each request is logged to standard error.
     pub log: bool,
-    /// The files of the page at `/`; none for a plain list of models and routes.
+    /// The files of the page at `/`; none for no page.
     pub files: Option<Files>,
     /// How much is taken.
     pub limits: Limits,
 }
 
-/// Gives the file of a path, such as `index.html`; the path `""` is the page itself.
-pub type Files = fn(&str) -> Option<File>;
+/// Gives the file of a path, such as `index.html`; the path `""` is the page itself. What tells of the served models is
+/// `given.js` and the files of `given/`, which need the token where there is one.
+#[derive(Clone)]
+pub struct Files(Arc<Find>);
+
+type Find = dyn Fn(&str) -> Option<File> + Send + Sync;
+
+impl Files {
+    /// Files that this finds.
+    pub fn new(find: impl Fn(&str) -> Option<File> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(find))
+    }
+
+    /// The file of a path.
+    pub fn find(&self, path: &str) -> Option<File> {
+        (self.0)(path)
+    }
+}
+
+impl fmt::Debug for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Files")
+    }
+}
 
 /// A file of the page.
 #[derive(Debug, Clone)]
@@ -67,7 +91,7 @@ impl Default for Options {
             token: None,
             hosts: Vec::new(),
             origins: Vec::new(),
-            batch: 32,
+            batch: 16,
             log: false,
             files: None,
             limits: Limits::default(),

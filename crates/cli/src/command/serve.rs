@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use multivalued::Limit;
+use multivalued::predict::views_together;
 use multivalued_data::files;
 use multivalued_data::memory::available;
-use multivalued_serve::{Limits, Model, Options, Server};
+use multivalued_serve::{Files, Limits, Model, Options, Server};
+use multivalued_web::viewer::{self, Given};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::options::bytes;
-use super::predict::{BATCH_OF_GPU, BATCH_OF_PROCESSOR};
+use super::view::given::Bundle;
 use crate::device::DeviceChoice;
 use crate::exit::{Failure, Outcome};
 use crate::run::RunFolder;
@@ -143,6 +145,7 @@ impl Serve {
             let fingerprint = likeness::fingerprint(&RunFolder::at(&path))?;
             Ok(Model { name, mixture: model.into_mixture(), fingerprint })
         };
+        let files = viewer_files(&named);
         let all: Vec<String> = named.iter().map(|(name, _)| name.clone()).collect();
         let models = named.into_iter().map(open).collect::<Outcome<Vec<Model>>>()?;
         let seconds = |count: u32| Duration::from_secs(u64::from(count));
@@ -164,9 +167,9 @@ impl Serve {
             token,
             hosts: self.hosts.clone(),
             origins: self.origins.clone(),
-            batch: if device.computes_beside() { BATCH_OF_GPU } else { BATCH_OF_PROCESSOR },
+            batch: views_together(&device),
             log: self.log == Log::Json,
-            files: Some(viewer_file),
+            files: Some(files),
             limits,
         };
         let folder = std::env::temp_dir();
@@ -243,10 +246,29 @@ fn signals() -> Outcome<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// A file of the viewer, which the server shows beside its routes.
-fn viewer_file(path: &str) -> Option<multivalued_serve::File> {
-    let multivalued_web::File { content_type, bytes } = multivalued_web::file(path)?;
-    Some(multivalued_serve::File { content_type, bytes })
+/// The viewer, which the server shows beside its routes, with the served models in front. One that is too large for a
+/// page is left out.
+fn viewer_files(named: &[(String, PathBuf)]) -> Files {
+    let (mut given, mut bundles) = (Given::default(), Vec::new());
+    for (at, (name, path)) in named.iter().enumerate() {
+        let script = format!("given/model-{}", at + 1);
+        match Bundle::of_model(&script, path) {
+            Ok(bundle) => {
+                given.models.push((script, name.clone()));
+                bundles.push(bundle);
+            }
+            Err(failure) => {
+                let reason = failure.message().unwrap_or_default();
+                complain(&format!("note: the page at / does not offer {name}: {reason}"));
+            }
+        }
+    }
+    bundles.push(Bundle { path: "given.js".into(), file: viewer::given(&given) });
+    Files::new(move |path| {
+        let own = bundles.iter().find(|bundle| bundle.path == path).map(|bundle| bundle.file.clone());
+        let multivalued_web::File { content_type, bytes } = own.or_else(|| multivalued_web::file(path))?;
+        Some(multivalued_serve::File { content_type, bytes })
+    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use multivalued_serve::{File, Options};
+use multivalued_serve::{File, Files, Options};
 
 use super::Place;
 
@@ -46,8 +46,10 @@ fn without_a_token_names_that_point_here_and_other_pages_are_refused() {
 
 #[test]
 fn with_a_token_all_but_health_want_it() {
-    let files =
-        |path: &str| (path == "a.js").then_some(File { content_type: "text/javascript", bytes: b"1".into() });
+    let files = Files::new(|path| {
+        let known = ["a.js", "given.js", "given/model-1.js"];
+        known.contains(&path).then_some(File { content_type: "text/javascript", bytes: b"1".into() })
+    });
     let token = Some("secret".to_owned());
     let place = Place::new(Options { token, files: Some(files), ..Options::default() });
     let asked = |path: &str, header: &str| {
@@ -62,6 +64,20 @@ fn with_a_token_all_but_health_want_it() {
         }
         assert_ne!(asked(path, "bearer secret").status, 401, "{path}");
     }
+    // What tells of the served models: by a header, or as the password that a browser asks for.
+    for path in ["/given.js", "/given/model-1.js"] {
+        for header in ["", "Bearer wrong", "Basic c2VjcmV0", "Basic YTp3cm9uZw=="] {
+            let answer = asked(path, header);
+            assert_eq!(answer.status, 401, "{path} {header}");
+            assert!(answer.headers["www-authenticate"].to_str().unwrap().starts_with("Basic "), "{path}");
+        }
+        for header in ["Bearer secret", "Basic YTpzZWNyZXQ="] {
+            let answer = asked(path, header);
+            assert_eq!(answer.status, 200, "{path} {header}");
+            assert_eq!(answer.headers["cross-origin-resource-policy"], "same-origin");
+        }
+    }
+    assert_eq!(asked("/v2", "Basic YTpzZWNyZXQ=").status, 401, "passwords are for the page alone");
     for path in ["/healthz", "/v2/health/live", "/v2/health/ready", "/auth/", "/a.js"] {
         assert_eq!(place.get(path).status, 200, "{path}");
     }
@@ -74,9 +90,12 @@ fn with_a_token_all_but_health_want_it() {
 
 #[test]
 fn the_page_has_its_files_and_nothing_else() {
-    let plain = Place::small();
+    let files =
+        Files::new(|path| path.is_empty().then_some(File { content_type: "text/html", bytes: b"1".into() }));
+    let plain = Place::new(Options { files: Some(files), ..Options::default() });
+    assert_eq!(Place::small().get("/").status, 404, "no page is there unless it is given");
     let page = plain.get("/");
-    assert!(page.status == 200 && String::from_utf8_lossy(&page.bytes).contains("<b>shapes</b>"));
+    assert_eq!((page.status.as_u16(), &page.bytes[..]), (200, &b"1"[..]));
     assert_eq!(page.headers["x-content-type-options"], "nosniff");
     for path in ["/../Cargo.toml", "/%2e%2e/Cargo.toml", "/etc/passwd", "/v2/models/..%2f..%2fshapes"] {
         let answer = plain.get(path);
