@@ -128,6 +128,9 @@ def report(
     resamples: int,
     details: bool,
 ) -> str: ...
+def report_of_cases(
+    cases: Cases, outputs: Sequence[MaskSet], part: str, data_hash: str, resamples: int
+) -> tuple[str, str]: ...
 def scores(
     outputs: Sequence[MaskSet],
     labels: Sequence[MaskSet],

@@ -158,6 +158,7 @@ class CudaArray:
     """float32 values on a GPU, as other packages take them without a copy."""
 
     def __init__(self, address: int, count: int) -> None:
+        self.address, self.count = address, count
         self.__cuda_array_interface__ = {
             "shape": (count,),
             "typestr": "<f4",
@@ -186,6 +187,8 @@ class TorchRanks(Ranks):
         self._group = distributed.new_group(backend="gloo", timeout=_LONGEST)
         self._beats = distributed.new_group(backend="gloo", timeout=timedelta(seconds=_silence()))
         self._gpu_group: Any = None
+        self._gpu_stream: Any = None
+        self._tensors: dict[tuple[int, int], Any] = {}
         self._watcher.start()
 
     def _sum(self, values: npt.NDArray[np.float32]) -> None:
@@ -193,12 +196,22 @@ class TorchRanks(Ranks):
 
     def _sum_on_gpu(self, values: CudaArray, device: int, stream: int) -> None:
         torch = self._torch
+        if self._gpu_group is None:
+            with torch.cuda.device(device):
+                self._gpu_group = self._group_of_gpus()
+        # Another training of this process has a stream of its own.
+        if self._gpu_stream is None or self._gpu_stream.cuda_stream != stream:
+            self._gpu_stream = torch.cuda.ExternalStream(stream, device=device)
+        # A training's values lie at one of few addresses in turns, and a tensor over them takes as long as their sum.
+        if len(self._tensors) > 16:
+            self._tensors.clear()
+        place = (values.address, values.count)
+        if place not in self._tensors:
+            self._tensors[place] = torch.as_tensor(values, device=f"cuda:{device}")
         # On the training's own stream: what was computed before comes first, and what is computed next waits, both on
         # the GPU.
-        with torch.cuda.device(device), torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device)):
-            if self._gpu_group is None:
-                self._gpu_group = self._group_of_gpus()
-            self._distributed.all_reduce(torch.as_tensor(values, device=f"cuda:{device}"), group=self._gpu_group)
+        with torch.cuda.stream(self._gpu_stream):
+            self._distributed.all_reduce(self._tensors[place], group=self._gpu_group)
 
     def _group_of_gpus(self) -> Any:
         wanted = os.environ.get("MULTIVALUED_BACKEND")

@@ -8,7 +8,7 @@ import pathlib
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import _native
@@ -113,7 +113,7 @@ def train(
     if dataset is None and data is None and recipe is None:
         raise ValueError("nothing to train on: give images and masks, data=, or a recipe that names its data")
     how = reading(**(options if dataset is None else {}))
-    return _trained(
+    asked = _Asked(
         dataset=dataset,
         data=data,
         recipe=recipe,
@@ -125,12 +125,9 @@ def train(
         device=device,
         threads=threads,
         save_every=save_every,
-        callbacks=callbacks,
-        progress=progress,
-        ranks=ranks,
         how=how,
-        resumed=False,
     )
+    return _trained(asked, callbacks, progress, ranks)
 
 
 def resume(
@@ -154,59 +151,43 @@ def resume(
     dataset = given(images, masks, None, options)
     if dataset is None and isinstance(run, Run):
         dataset = run._own
-    return _trained(
-        dataset=dataset,
-        data=None,
-        recipe=None,
-        out=out,
-        minutes=None,
-        folds=None,
-        start_from=None,
-        seed=None,
-        device=device,
-        threads=threads,
-        save_every=save_every,
-        callbacks=callbacks,
-        progress=progress,
-        ranks=ranks,
-        how=reading(),
-        resumed=True,
+    asked = _Asked(
+        dataset=dataset, out=out, device=device, threads=threads, save_every=save_every, how=reading(), resumed=True
     )
+    return _trained(asked, callbacks, progress, ranks)
 
 
-def _trained(
-    *,
-    dataset: Dataset | None,
-    data: Path | None,
-    recipe: str | Recipe | None,
-    out: Path | None,
-    minutes: float | None,
-    folds: int | None,
-    start_from: Path | None,
-    seed: int | None,
-    device: str,
-    threads: int | None,
-    save_every: float,
-    callbacks: Sequence[Callback],
-    progress: bool,
-    ranks: str | Ranks | None,
-    how: Any,
-    resumed: bool,
-) -> Run:
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be trained, and how; not who hears of it."""
+
+    dataset: Dataset | None
+    out: Path | None
+    device: str
+    threads: int | None
+    save_every: float
+    how: Any
+    """How data are read (`reading`)."""
+    data: Path | None = None
+    recipe: str | Recipe | None = None
+    minutes: float | None = None
+    folds: int | None = None
+    start_from: Path | None = None
+    seed: int | None = None
+    resumed: bool = False
+
+
+def _trained(asked: _Asked, callbacks: Sequence[Callback], progress: bool, ranks: str | Ranks | None) -> Run:
     with joined(ranks) as transport:
         leads = transport is None or transport.rank == 0
-        if resumed and leads and out is not None:
-            out = open_run(out).path
-        if transport is not None and threads is None:
-            threads = transport.threads()
+        if asked.resumed and leads and asked.out is not None:
+            asked = replace(asked, out=open_run(asked.out).path)
+        if transport is not None and asked.threads is None:
+            asked = replace(asked, threads=transport.threads())
         line = Line(sys.stderr) if progress and leads else None
-        own = callbacks if leads else ()
         listener = _ignore if not leads else hear if line is None else line.hear
-        path, finished = _followed(
-            line, own, listener, transport, dataset, data, recipe, out, minutes, folds, start_from, seed, device,
-            threads, save_every, how, resumed,
-        )  # fmt: skip
-    run = Run(path, own=dataset, device=device, threads=threads, finished=finished)
+        path, finished = _followed(asked, line, callbacks if leads else (), listener, transport)
+    run = Run(path, own=asked.dataset, device=asked.device, threads=asked.threads, finished=finished)
     if finished and leads:
         _warn_of_no_use(run)
     return run
@@ -217,23 +198,11 @@ def _ignore(_: str) -> None:
 
 
 def _followed(
+    asked: _Asked,
     line: Line | None,
     callbacks: Sequence[Callback],
     listener: Callable[[str], None],
     transport: Ranks | None,
-    dataset: Dataset | None,
-    data: Path | None,
-    recipe: str | Recipe | None,
-    out: Path | None,
-    minutes: float | None,
-    folds: int | None,
-    start_from: Path | None,
-    seed: int | None,
-    device: str,
-    threads: int | None,
-    save_every: float,
-    how: Any,
-    resumed: bool,
 ) -> tuple[Any, bool]:
     """A training with its progress line and its callbacks."""
 
@@ -247,28 +216,28 @@ def _followed(
 
     try:
         return _native.train(
-            recipe if isinstance(recipe, str) else None,
-            json.dumps(recipe) if isinstance(recipe, dict) else None,
-            None if dataset is None else dataset._cases,
-            data,
-            out,
-            minutes,
-            folds,
-            start_from,
+            asked.recipe if isinstance(asked.recipe, str) else None,
+            json.dumps(asked.recipe) if isinstance(asked.recipe, dict) else None,
+            None if asked.dataset is None else asked.dataset._cases,
+            asked.data,
+            asked.out,
+            asked.minutes,
+            asked.folds,
+            asked.start_from,
             [],
-            seed,
-            device,
-            resumed,
-            save_every,
-            how,
-            threads,
+            asked.seed,
+            asked.device,
+            asked.resumed,
+            asked.save_every,
+            asked.how,
+            asked.threads,
             follow,
             listener,
             transport,
         )
     except KeyboardInterrupt as stopped:
         words = str(stopped)
-        where = words.partition(": ")[0] if words else str(out)
+        where = words.partition(": ")[0] if words else str(asked.out)
         raise KeyboardInterrupt(f"{words} (in Python: multivalued.resume({where!r}))") from None
     finally:
         if line is not None:

@@ -2,19 +2,37 @@
 //! goes out is handed over without a copy. The Python side has checked shapes and made arrays contiguous.
 
 use multivalued_data::{Image, Mask};
-use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods, ToPyArray};
+use numpy::{
+    PyArrayDescrMethods, PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray,
+    PyUntypedArrayMethods, ToPyArray,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::failure::guarded;
 
 /// An image's array: (height, width) or (height, width, channels).
-#[derive(FromPyObject)]
 pub enum ImageArray<'py> {
     U8(PyReadonlyArrayDyn<'py, u8>),
     U16(PyReadonlyArrayDyn<'py, u16>),
     F32(PyReadonlyArrayDyn<'py, f32>),
     F64(PyReadonlyArrayDyn<'py, f64>),
+}
+
+/// By the array's type. Trying one type after another makes an error of each that does not fit, with the types' names,
+/// which NumPy's Python code writes: that takes long, and a Ctrl-C during it is lost.
+impl<'py> FromPyObject<'_, 'py> for ImageArray<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let dtype = object.cast::<PyUntypedArray>()?.dtype();
+        Ok(match (dtype.kind(), dtype.itemsize()) {
+            (b'u', 1) => Self::U8(object.extract()?),
+            (b'u', 2) => Self::U16(object.extract()?),
+            (b'f', 4) => Self::F32(object.extract()?),
+            _ => Self::F64(object.extract()?),
+        })
+    }
 }
 
 /// An image as it lies in NumPy's memory.

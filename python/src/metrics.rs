@@ -3,19 +3,21 @@
 use multivalued_cli::{Failure, Outcome};
 use multivalued_data::agreement::{Agreement, CaseAgreement, Measured};
 use multivalued_data::draw::Draw;
-use multivalued_data::evaluate::{Settings, evaluate, score};
+use multivalued_data::evaluate::volumes::score_volumes;
+use multivalued_data::evaluate::{Settings, Unit, evaluate, score, summarise};
 use multivalued_data::metric::consensus::Votes;
 use multivalued_data::metric::summary::short_list;
 use multivalued_data::metric::{
     Comparison, WeightedMasks, calibration, count, diversity, ged, matching, overlap, soft, split,
 };
-use multivalued_data::{Annotation, Case, Geometry, Hypothesis, Image, Mask, Mode, Prediction};
+use multivalued_data::{Annotation, Case, Geometry, Hypothesis, Image, Mask, Mode, Prediction, Predictions};
 use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 use serde_json::Value;
 
 use crate::arrays::{MaskSet, Planes, mask_array};
+use crate::cases::Cases;
 use crate::failure::guarded;
 
 /// A number of one image.
@@ -147,11 +149,6 @@ fn as_cases(
         let annotation =
             |(mask, weight): (Mask, &f64)| Annotation { mask, rater: None, weight: *weight as f32 };
         let mode = |(mask, weight): (Mask, &f64)| Mode { mask, probability: *weight as f32 };
-        let hypothesis = |(code, (mask, weight)): (usize, (Mask, &f64))| Hypothesis {
-            mask,
-            probability: *weight as f32,
-            code,
-        };
         let case = Case {
             id: name(at),
             group: groups[at].clone(),
@@ -159,10 +156,50 @@ fn as_cases(
             annotations: drawn.masks().into_iter().zip(drawn.weights).map(annotation).collect(),
             truth: truths[at].map(|modes| modes.masks().into_iter().zip(modes.weights).map(mode).collect()),
         };
-        let hypotheses = said.masks().into_iter().zip(said.weights).enumerate().map(hypothesis).collect();
-        (case, Prediction { hypotheses, draws: said.draws })
+        (case, as_prediction(said))
     };
     (0..labels.len()).into_par_iter().map(one).collect()
+}
+
+/// A set as a prediction, whose codes are numbers in order.
+fn as_prediction(said: Planes) -> Prediction {
+    let hypothesis = |(code, (mask, weight)): (usize, (Mask, &f64))| Hypothesis {
+        mask,
+        probability: *weight as f32,
+        code,
+    };
+    let hypotheses = said.masks().into_iter().zip(said.weights).enumerate().map(hypothesis).collect();
+    Prediction { hypotheses, draws: said.draws }
+}
+
+/// The report on a part's cases that were predicted elsewhere, as JSON and as a table.
+#[pyfunction]
+fn report_of_cases(
+    py: Python<'_>,
+    cases: PyRef<'_, Cases>,
+    outputs: Vec<MaskSet<'_>>,
+    part: String,
+    data_hash: String,
+    resamples: usize,
+) -> PyResult<(String, String)> {
+    let (list, outputs) = (&cases.list, planes_of(&outputs)?);
+    guarded(py, || {
+        let settings = Settings {
+            data_hash: Some(data_hash),
+            unit: Unit::of_list(list)?,
+            resamples,
+            ..Settings::new(&part)
+        };
+        let said: Vec<Prediction> = outputs.par_iter().map(|set| as_prediction(*set)).collect();
+        let one =
+            |(at, said): (usize, &Prediction)| -> Outcome<_> { Ok(score(&*list.get(at)?, said, &settings)?) };
+        let scores: Vec<Outcome<_>> = said.par_iter().enumerate().map(one).collect();
+        let mut report = summarise(&scores.into_iter().collect::<Outcome<Vec<_>>>()?, &settings)?;
+        let mut all = Predictions::default();
+        all.extend(&said);
+        report.volumes = score_volumes(list, &all, settings.seed)?;
+        Ok((report.to_json(), report.table()))
+    })
 }
 
 /// The report of all scores, as JSON.
@@ -206,8 +243,8 @@ fn scores(
         let groups = vec![String::new(); labels.len()];
         let pairs = as_cases(&outputs, &labels, &truths, &groups, spacing);
         let unit = match spacing {
-            Some(_) => multivalued_data::evaluate::Unit::Millimetres,
-            None => multivalued_data::evaluate::Unit::Pixels,
+            Some(_) => Unit::Millimetres,
+            None => Unit::Pixels,
         };
         let settings = Settings { seed, unit, ..Settings::new("all") };
         let rows: Vec<Outcome<Value>> = pairs
@@ -293,6 +330,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ged_sampled, module)?)?;
     module.add_function(wrap_pyfunction!(overlaps, module)?)?;
     module.add_function(wrap_pyfunction!(report, module)?)?;
+    module.add_function(wrap_pyfunction!(report_of_cases, module)?)?;
     module.add_function(wrap_pyfunction!(scores, module)?)?;
     module.add_function(wrap_pyfunction!(consensus, module)?)?;
     module.add_function(wrap_pyfunction!(listed, module)?)?;

@@ -11,17 +11,15 @@ import hashlib
 import json
 import os
 import pathlib
-import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from .._arrays import Array
 from .._data import read_image
 from .._options import Path
+from ._images import image_of
 
 SUFFIXES = frozenset((".png", ".tif", ".tiff", ".jpg", ".jpeg", ".npy", ".npz", ".nii", ".gz", ".mha", ".mhd", ".nrrd"))
 """Endings of files that are taken for images where no pattern is given."""
@@ -71,7 +69,7 @@ class Block:
         table = parquet.ParquetFile(self.source)
         rows = _rows(table, self.first, self.rows)
         ids = [_id_of(row, self.source, self.first + at) for at, row in enumerate(rows)]
-        return ids, [_image_of(row) for row in rows]
+        return ids, [image_of(row.get("image"), (row.get("height"), row.get("width"))) for row in rows]
 
 
 def blocks_of(source: Path, pattern: str | None, size: int) -> list[Block]:
@@ -122,26 +120,6 @@ def _rows(table: Any, first: int, count: int) -> list[dict[str, Any]]:
 def _id_of(row: dict[str, Any], source: str, number: int) -> str:
     name = next((row[key] for key in ("id", "path", "name") if row.get(key) is not None), None)
     return f"{pathlib.Path(source).stem}-{number:08}" if name is None else str(name)
-
-
-def _image_of(row: dict[str, Any]) -> Array:
-    """The column `image`: an encoded file's bytes, or values as nested lists, or flat with `height` and `width`."""
-    value = row.get("image")
-    if isinstance(value, dict):
-        value = value.get("bytes")
-    if value is None:
-        raise ValueError("a row has no column 'image' of bytes or values; rename the column that holds the images")
-    if isinstance(value, bytes):
-        ending = ".tif" if value[:2] in (b"II", b"MM") else ".jpg" if value[:2] == b"\xff\xd8" else ".png"
-        with tempfile.NamedTemporaryFile(suffix=ending) as file:
-            file.write(value)
-            file.flush()
-            return read_image(file.name)
-    values = np.asarray(value, np.float32)
-    if values.ndim == 1:
-        values = values.reshape(int(row["height"]), int(row["width"]), -1)
-        values = values[..., 0] if values.shape[2] == 1 else values
-    return values
 
 
 class Folder:

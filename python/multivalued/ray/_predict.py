@@ -9,13 +9,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from .. import metrics
+from .. import _native
 from .._data import Dataset, read_dataset
 from .._model import load
 from .._options import Path
 from .._report import Report
 from ._blocks import Block, Folder, blocks_of
 from ._engine import device_of, placed, ray_with
+from ._images import image_of
 from ._rows import prediction_of, table_of
 
 _FOR_EVER = {"max_restarts": -1, "max_task_retries": -1}
@@ -30,7 +31,13 @@ class _OfImages:
         self._column, self._options = column, options
 
     def __call__(self, batch: dict[str, Any]) -> Any:
-        images = list(batch.pop(self._column))
+        if self._column not in batch:
+            raise ValueError(f"there is no column {self._column!r}; there are {', '.join(batch)}. Say column=")
+        values = batch.pop(self._column)
+        unknown = [None] * len(values)
+        # Predictions have columns of these names, too.
+        sizes = zip(batch.pop("height", unknown), batch.pop("width", unknown))
+        images = [image_of(value, size) for value, size in zip(values, sizes)]
         said = self._model.predict(images, warn=False, **self._options)
         return table_of({name: list(values) for name, values in batch.items()}, said)
 
@@ -55,10 +62,10 @@ class _OfCases:
 
     def __init__(self, model: Path, loading: dict[str, Any], data: Path, split: str | None, how: Any) -> None:
         self._model = load(model, **loading)
-        self._cases = _part(data, split, how)
+        _, self._cases = _part(read_dataset(data, **how), split)
 
     def __call__(self, batch: dict[str, Any]) -> Any:
-        numbers = [int(number) for number in batch["id"]]
+        numbers = [int(number) for number in batch["number"]]
         said = self._model.predict([self._cases[number].image for number in numbers], warn=False)
         return table_of({"number": numbers}, said)
 
@@ -77,7 +84,9 @@ def predict(
 ) -> Any:
     """Predicts the images of a Ray data set; gives a Ray data set with the other columns and the predictions.
 
-    `workers` actors predict, each with so many engine `threads`, or with a share of a GPU (`gpus=0.25`). `model` is the
+    The `column` holds arrays (`ray.data.read_images`), encoded files' bytes, nested lists of values, or flat values with
+    `height` and `width` in columns of their own (`ray.data.read_parquet`).
+    At most `workers` actors predict, as many as the cluster has cores for beside what reads the images, each with so many engine `threads`, or with a share of a GPU (`gpus=0.25`). `model` is the
     name of a shipped model or a folder that every node finds. Options are those of `Model.predict`. docs/cluster.md has
     the columns; `prediction_of` makes a `Prediction` of a row.
     """
@@ -87,7 +96,8 @@ def predict(
         _OfImages,
         fn_constructor_args=(str(model), loading, column, options),
         batch_size=batch_size,
-        compute=ray.data.ActorPoolStrategy(size=workers),
+        # One at first: what reads the images needs a core, too, and would wait for ever where workers have all of them.
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
         batch_format="numpy",
         **placed(threads, gpus),
         **_FOR_EVER,
@@ -151,32 +161,29 @@ def evaluate(
     resamples: int = 1000,
     **options: Any,
 ) -> Report:
-    """The scores of a model on a data set that many machines predict. Options are those of `read_dataset`.
+    """The scores of a model on a data set that many machines predict, as `Model.evaluate` gives them.
 
-    Images are predicted by the workers and scored here, by `multivalued.metrics.evaluate`.
+    `data` is a folder that every node sees, or a `Dataset`, which is sent to them. Without `split` all of a
+    `Dataset` is scored, and of a folder the test part, or all where it states no parts. Options are those of
+    `read_dataset`. Images are predicted by the workers and scored here.
     """
     ray = ray_with("data")
-    own = data.part(split) if isinstance(data, Dataset) and split else data
-    cases = own if isinstance(own, Dataset) else _part(own, split, options)
-    if isinstance(own, Dataset):
+    whole = data if isinstance(data, Dataset) else read_dataset(data, **options)
+    part, cases = ("all", data) if isinstance(data, Dataset) and split is None else _part(whole, split)
+    placing = {"compute": ray.data.ActorPoolStrategy(size=workers), **placed(threads, gpus), **_FOR_EVER}
+    if isinstance(data, Dataset):
         items = ray.data.from_items([{"number": at, "image": case.image} for at, case in enumerate(cases)])
-        said = predict(
-            items, model, workers=workers, threads=threads, gpus=gpus, views=views, batch_size=block
-        )  # fmt: skip
+        said = predict(items, model, workers=workers, threads=threads, gpus=gpus, views=views, batch_size=block)
     else:
         loading = {"device": device_of(gpus), "views": views, "threads": threads}
-        said = ray.data.range(len(cases)).map_batches(
-            _OfCases,
-            fn_constructor_args=(str(model), loading, str(pathlib.Path(own).absolute()), split, options),
-            batch_size=block,
-            compute=ray.data.ActorPoolStrategy(size=workers),
-            **placed(threads, gpus),
-            **_FOR_EVER,
+        items = ray.data.from_items([{"number": at} for at in range(len(cases))])
+        folder = str(pathlib.Path(data).absolute())
+        said = items.map_batches(
+            _OfCases, fn_constructor_args=(str(model), loading, folder, split, options), batch_size=block, **placing
         )
     rows = {int(row["number"]): prediction_of(row) for row in said.iter_rows()}
-    outputs = [rows[at] for at in range(len(cases))]
-    readers = [case.masks for case in cases]
-    return metrics.evaluate(outputs, readers, groups=cases.groups, resamples=resamples)
+    outputs = [rows[at]._set() for at in range(len(cases))]
+    return Report(*_native.report_of_cases(cases._cases, outputs, part, whole.hash, resamples))
 
 
 def read_predictions(out: Path) -> Iterator[dict[str, Any]]:
@@ -187,9 +194,12 @@ def read_predictions(out: Path) -> Iterator[dict[str, Any]]:
         yield from parquet.read_table(file).to_pylist()
 
 
-def _part(data: Path, split: str | None, how: dict[str, Any]) -> Dataset:
-    dataset = read_dataset(data, **how)
-    return dataset.part(split) if split else dataset
+def _part(dataset: Dataset, split: str | None) -> tuple[str, Dataset]:
+    """The part of a folder that is scored, with its name."""
+    if split is None and not any(dataset._cases.parts):
+        return "all", dataset
+    name = {None: "test", "val": "validation"}.get(split, split or "test")
+    return name, dataset.part(name)
 
 
 def _hash_of(model: Path) -> str:
