@@ -9,7 +9,7 @@ pub(crate) mod shapes;
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 use crate::views::{Placement, WaysBack};
-pub(crate) use shapes::{Channels, ConvShape, Element, Epilogue, NormShape, ResizeShape};
+pub(crate) use shapes::{Channels, ConvShape, Element, Epilogue, LayersShape, NormShape, ResizeShape};
 
 /// A device's kernels.
 pub(crate) trait Backend:
@@ -140,10 +140,23 @@ pub(crate) trait Images {
     fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool) -> Tensor;
     /// `Σ_k x[n·K + k, …]`
     fn sum_repeats(&self, x: &Tensor, repeats: usize) -> Tensor;
+    /// The kernels of a head's layers in one, where the device has them.
+    fn pixel_layers(&self) -> Option<&dyn PixelLayers> {
+        None
+    }
     /// The mean of each channel over an image's pixels, [batch, channels] in f32.
     fn mean_pixels(&self, x: &Tensor) -> Tensor;
     /// `out[n, …, c] = rows[n, c] / divisor`; rows in f32.
     fn broadcast_pixels(&self, rows: &Tensor, shape: Shape, divisor: f32, to: Element) -> Tensor;
+}
+
+/// The layers of a head, a stretch of pixels at a time. `operands`: the image, the samples' bias, and weight and bias of
+/// every layer; all in f32.
+pub(crate) trait PixelLayers {
+    /// The last layer's values, [batch·repeats, height, width, outputs].
+    fn forward(&self, shape: &LayersShape, operands: &[Tensor]) -> Tensor;
+    /// The gradients of all operands.
+    fn backward(&self, shape: &LayersShape, operands: &[Tensor], dy: &Tensor) -> Vec<Tensor>;
 }
 
 /// [`Images::conv_backward`] by one kernel after the other.

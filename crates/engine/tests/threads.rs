@@ -2,6 +2,7 @@
 //! give the same bits on pools of one, two and three threads.
 
 mod cases;
+mod close;
 mod operation;
 mod predictions;
 
@@ -62,6 +63,61 @@ fn operations_on_matrices() {
         let sizes = Sizes { batch: 3, height, width: 1, channels, other_channels, repeats: 3, seed: 6 };
         for call in cases::matrices(sizes) {
             assert_same_on_all(&pools, &call);
+        }
+    }
+}
+
+/// The head's layers in one: what they give, and the gradients of all operands.
+fn layers(device: &Device, widths: &[usize], in_one: bool) -> (Vec<f32>, Vec<Vec<f32>>) {
+    let (batch, repeats, mut numbers) = (3, 4, Numbers(8));
+    let mut parameters = Parameters::new();
+    let mut add = |shape: &[usize]| {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|_| numbers.signed()).collect();
+        parameters.add(format!("{}", numbers.0), Tensor::from_slice(device, shape, &values))
+    };
+    let mut ids = vec![add(&[batch, 23, 31, widths[0]]), add(&[batch * repeats, widths[0]])];
+    for pair in widths.windows(2) {
+        ids.extend([add(&[1, 1, pair[0], pair[1]]), add(&[pair[1]])]);
+    }
+    let tape = Tape::recording(&parameters);
+    let x: Vec<Var> = ids.iter().map(|&id| tape.get(id)).collect();
+    let pairs: Vec<[&Var; 2]> = x[2..].chunks_exact(2).map(|pair| [&pair[0], &pair[1]]).collect();
+    let out = if in_one {
+        x[0].pixel_layers(&x[1], &pairs)
+    } else {
+        let (last, hidden) = pairs.split_last().expect("a layer");
+        let first = x[0].add_sample_bias_relu(&x[1]);
+        let given = hidden.iter().fold(first, |x, [weight, bias]| x.conv2d_relu(weight, Some(bias)));
+        given.conv2d_logits(last[0], Some(last[1]))
+    };
+    let values = out.tensor().to_vec();
+    let seed: Vec<f32> = values.iter().map(|_| numbers.signed()).collect();
+    let seed = Var::constant(Tensor::from_slice(device, out.shape(), &seed));
+    let gradients = tape.backward(&out.mul(&seed).mean());
+    (values, ids.iter().map(|&id| gradients.get(id).expect("a gradient").to_vec()).collect())
+}
+
+#[test]
+fn layers_in_one_are_the_layers_one_by_one() {
+    let pools = pools();
+    for widths in
+        [&[16, 16, 1][..], &[16, 16, 3], &[8, 1], &[5, 17, 33, 2], &[32, 1, 16, 16, 1], &[200, 120, 9]]
+    {
+        for isa in Isa::available() {
+            let what = format!("{widths:?} on {isa:?}");
+            let device = Device::cpu_with(isa);
+            let (values, gradients) = pools[0].install(|| layers(&device, widths, true));
+            let (expected, expected_gradients) = layers(&device, widths, false);
+            assert!(bits(&values) == bits(&expected), "{what}: values");
+            for (i, (gradient, expected)) in gradients.iter().zip(&expected_gradients).enumerate() {
+                let expected: Vec<f64> = expected.iter().map(|&value| f64::from(value)).collect();
+                close::assert_close(&format!("{what}: operand {i}"), gradient, &expected, 1e-5, 1e-3);
+            }
+            for pool in &pools[1..] {
+                let (_, others) = pool.install(|| layers(&device, widths, true));
+                let same = gradients.iter().zip(&others).all(|(a, b)| bits(a) == bits(b));
+                assert!(same, "{what} on {} threads", pool.current_num_threads());
+            }
         }
     }
 }

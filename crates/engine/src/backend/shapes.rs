@@ -20,6 +20,17 @@ impl Element {
     }
 }
 
+/// The sizes of a head's layers: images [batch, height, width, widths[0]], each used `repeats` times, and layers from
+/// each width to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LayersShape {
+    pub batch: usize,
+    pub height: usize,
+    pub width: usize,
+    pub repeats: usize,
+    pub widths: Vec<usize>,
+}
+
 /// The sizes of a convolution: images [batch, height, width, inputs] to [batch, height, width, outputs], weights
 /// [kernel, kernel, inputs, outputs].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -96,34 +96,57 @@ pub(crate) fn update(isa: Isa, values: &mut [f32], b: &[f32], f: impl Fn(f32, f3
 /// `Σ f(a[i], b[i])`, in a fixed order: sixteen running sums per chunk, chunks added in f64.
 pub(crate) fn sum_zip(isa: Isa, a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32 + Send + Sync) -> f64 {
     assert_eq!(a.len(), b.len());
+    if a.is_empty() { 0.0 } else { sum_zip_rows(isa, a, b, a.len(), 1, f)[0] }
+}
+
+/// [`sum_zip`] of each row of `a`, `width` values long; each row of `b` goes with so many rows of `a`.
+pub(crate) fn sum_zip_rows(
+    isa: Isa,
+    a: &[f32],
+    b: &[f32],
+    width: usize,
+    repeats: usize,
+    f: impl Fn(f32, f32) -> f32 + Send + Sync,
+) -> Vec<f64> {
     const SUM_CHUNK: usize = 4096;
-    let mut partial = vec![0.0f32; a.len().div_ceil(SUM_CHUNK)];
+    assert_eq!(a.len(), b.len() * repeats);
+    let (rows, per_row) = (a.len() / width, width.div_ceil(SUM_CHUNK));
+    let mut partial = vec![0.0f32; rows * per_row];
     let sums = Output::new(&mut partial);
-    let per_task = CHUNK / SUM_CHUNK;
-    for_each_task(a.len().div_ceil(CHUNK), |task| {
-        let first = task * CHUNK;
-        let last = (first + CHUNK).min(a.len());
-        // SAFETY: each task has the sums of its own chunk.
-        let sums = unsafe { sums.slice(task * per_task, (last - first).div_ceil(SUM_CHUNK)) };
+    let per_task = (CHUNK / width.min(SUM_CHUNK)).max(1);
+    for_each_task((rows * per_row).div_ceil(per_task), |task| {
+        let first = task * per_task;
+        // SAFETY: each task has the sums of its own chunks.
+        let sums = unsafe { sums.slice(first, per_task.min(rows * per_row - first)) };
         isa.run(Compiled(
             #[inline(always)]
             || {
-                let chunks = a[first..last].chunks(SUM_CHUNK).zip(b[first..last].chunks(SUM_CHUNK));
-                for (sum, (a, b)) in sums.iter_mut().zip(chunks) {
-                    let mut lanes = [0.0f32; 16];
-                    let (a16, b16) = (a.chunks_exact(16), b.chunks_exact(16));
-                    let rest = a16.remainder().iter().zip(b16.remainder());
-                    for (a, b) in a16.zip(b16) {
-                        for lane in 0..16 {
-                            lanes[lane] += f(a[lane], b[lane]);
-                        }
-                    }
-                    *sum = rest.fold(lanes.iter().sum(), |sum, (&a, &b)| sum + f(a, b));
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    let (row, start) = ((first + i) / per_row, (first + i) % per_row * SUM_CHUNK);
+                    let end = (start + SUM_CHUNK).min(width);
+                    let b = &b[row / repeats * width..][start..end];
+                    *sum = chunk_sum(&a[row * width..][start..end], b, &f);
                 }
             },
         ));
     });
-    partial.iter().map(|&sum| f64::from(sum)).sum()
+    partial.chunks(per_row).map(|row| row.iter().map(|&sum| f64::from(sum)).sum()).collect()
+}
+
+/// Sixteen running sums, then the rest. Values come first, so that the loop over them is one of vectors.
+#[inline(always)]
+fn chunk_sum(a: &[f32], b: &[f32], f: &impl Fn(f32, f32) -> f32) -> f32 {
+    let (mut lanes, mut values) = ([0.0f32; 16], [0.0f32; 256]);
+    let whole = a.len() - a.len() % 16;
+    for (a, b) in a[..whole].chunks(256).zip(b[..whole].chunks(256)) {
+        for ((value, &a), &b) in values.iter_mut().zip(a).zip(b) {
+            *value = f(a, b);
+        }
+        for values in values[..a.len()].chunks_exact(16) {
+            lanes.iter_mut().zip(values).for_each(|(lane, value)| *lane += value);
+        }
+    }
+    a[whole..].iter().zip(&b[whole..]).fold(lanes.iter().sum(), |sum, (&a, &b)| sum + f(a, b))
 }
 
 /// Runs `work(row, out_row)` for every row of `out`, compiled for the instruction set.

@@ -3,7 +3,9 @@
 use super::device::Cpu;
 use super::elementwise::for_each_row;
 use super::{conv, resize};
-use crate::backend::{Channels, ConvShape, Element, Epilogue, Images, ResizeShape, conv_backward_by_parts};
+use crate::backend::{
+    Channels, ConvShape, Element, Epilogue, Images, PixelLayers, ResizeShape, conv_backward_by_parts,
+};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
@@ -188,6 +190,10 @@ impl Images for Cpu {
                 },
             );
         })
+    }
+
+    fn pixel_layers(&self) -> Option<&dyn PixelLayers> {
+        Some(self)
     }
 
     fn mean_pixels(&self, x: &Tensor) -> Tensor {

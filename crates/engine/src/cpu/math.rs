@@ -9,7 +9,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     // Adding and taking away 1.5·2²³ rounds to the nearest whole number.
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-103.0, 89.0);
-    let n = (clamped * std::f32::consts::LOG2_E + ROUND) - ROUND;
+    let rounded = clamped * std::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
     let r = clamped - n * LN2_HIGH - n * LN2_LOW;
     let p = 1.987_569_1e-4;
     let p = p * r + 1.398_199_9e-3;
@@ -18,11 +19,13 @@ pub(crate) fn exp(x: f32) -> f32 {
     let p = p * r + 1.666_666_5e-1;
     let p = p * r + 0.5;
     let e = p * r * r + r + 1.0;
+    // n stands in the last bits of what was rounded; a cast would ask every value for its bounds, one by one. Of a NaN
+    // any number comes out, and e is NaN.
+    let n = (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     // Two factors, so that neither exponent leaves its field (n reaches 128 and -149).
-    let n = n as i32;
     let half = n >> 1;
-    let power = |n: i32| f32::from_bits(((n + 127) << 23) as u32);
-    let result = e * power(half) * power(n - half);
+    let power = |n: i32| f32::from_bits((n.wrapping_add(127) << 23) as u32);
+    let result = e * power(half) * power(n.wrapping_sub(half));
     if x > 88.722_84 { f32::INFINITY } else { result }
 }
 

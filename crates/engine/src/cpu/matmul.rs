@@ -72,6 +72,21 @@ fn padded_matmul(
     });
 }
 
+/// `row · b`, eight values side by side.
+#[inline(always)]
+pub(super) fn row_product(row: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 8];
+    let (row8, b8) = (row.chunks_exact(8), b.chunks_exact(8));
+    let rest = row8.remainder().iter().zip(b8.remainder()).map(|(x, w)| x * w).sum::<f32>();
+    for (row, b) in row8.zip(b8) {
+        for lane in 0..8 {
+            lanes[lane] += row[lane] * b[lane];
+        }
+    }
+    let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
+    ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)) + rest
+}
+
 /// [`matmul`] of checked sizes where `b` is one column: vectors of columns would be all but empty, so that values of a
 /// row are multiplied side by side instead.
 fn row_products(isa: Isa, a: &[f32], b: &[f32], epilogue: Epilogue<[f32]>, out: &mut [f32]) {
@@ -83,16 +98,7 @@ fn row_products(isa: Isa, a: &[f32], b: &[f32], epilogue: Epilogue<[f32]>, out: 
         |first, out| {
             for (i, (out, row)) in out.iter_mut().zip(a[first * b.len()..].chunks_exact(b.len())).enumerate()
             {
-                let mut lanes = [0.0f32; 8];
-                let (row8, b8) = (row.chunks_exact(8), b.chunks_exact(8));
-                let rest = row8.remainder().iter().zip(b8.remainder()).map(|(x, w)| x * w).sum::<f32>();
-                for (row, b) in row8.zip(b8) {
-                    for lane in 0..8 {
-                        lanes[lane] += row[lane] * b[lane];
-                    }
-                }
-                let [l0, l1, l2, l3, l4, l5, l6, l7] = lanes;
-                let mut value = ((l0 + l4) + (l2 + l6)) + ((l1 + l5) + (l3 + l7)) + rest + bias;
+                let mut value = row_product(row, b) + bias;
                 if let Some(residual) = epilogue.residual {
                     value += residual[first + i];
                 }
@@ -109,13 +115,13 @@ fn row_products(isa: Isa, a: &[f32], b: &[f32], epilogue: Epilogue<[f32]>, out: 
     );
 }
 
-struct RowsTask(RowsTimesMatrix);
+pub(super) struct RowsTask(pub RowsTimesMatrix);
 impl Kernel for RowsTask {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        // SAFETY: `matmul` and `matmul_backward` checked the sizes of all operands against m, k and n, and this task's
-        // rows lie inside them; the matrix and the bias are padded to this set's vectors.
+        // SAFETY: whoever makes a task (`matmul`, `matmul_backward`, the layers of a head) has checked the sizes of all
+        // operands against m, k and n, and this task's rows lie inside them; the matrix and the bias are padded to this set's vectors.
         unsafe { self.0.run(s) }
     }
 }
@@ -158,7 +164,7 @@ const STRETCH: usize = 256;
 
 /// What some rows of `aᵀ · b` contribute to `sum` (rows as many values apart as whole vectors of `n` have), added to it
 /// or in its place.
-fn add_products(
+pub(super) fn add_products(
     isa: Isa,
     [a, b]: [&[f32]; 2],
     [k, n]: [usize; 2],

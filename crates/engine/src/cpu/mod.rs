@@ -6,7 +6,7 @@
 //! | `device`, `memory` | the device with its pool of buffers |
 //! | `values`, `images`, `views`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family |
 //! | `blocked`, `epilogue` | the two register-blocked products that most time is spent in, and what becomes of their sums |
-//! | `conv`, `winograd`, `matmul`, `norm`, `resize`, `elementwise`, `math` | loops over slices, which check their sizes |
+//! | `conv`, `winograd`, `matmul`, `pixel_layers`, `norm`, `resize`, `elementwise`, `math` | loops over slices, which check their sizes |
 //! | `simd`, `avx512`, `avx2`, `neon`, `simd128`, `portable` | the vector operations, by instruction set |
 //! | `parallel`, `scratch` | tasks for threads, and working memory |
 #![allow(unsafe_code)]
@@ -30,6 +30,7 @@ mod norm;
 mod norms;
 mod parallel;
 mod peak;
+mod pixel_layers;
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod portable;
 mod products;

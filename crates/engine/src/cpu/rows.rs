@@ -1,7 +1,7 @@
 //! Rows of values: sums, distances, softmax, and rows by their numbers.
 
 use super::device::Cpu;
-use super::elementwise::{for_each_row, sum_zip, zip};
+use super::elementwise::{for_each_row, sum_zip_rows};
 use super::math::{self, sigmoid, softplus};
 use crate::backend::{Distance, Element, Rows};
 use crate::shape::Shape;
@@ -23,10 +23,11 @@ impl Rows for Cpu {
     fn sum_rows(&self, x: &Tensor, rows: usize, factor: f64) -> Tensor {
         let (width, values) = (width(x, rows), x.values());
         self.filled([rows], |out| {
-            for (row, out) in out.iter_mut().enumerate() {
-                let x = &values[row * width..][..width];
-                *out = (sum_zip(self.isa, x, x, |x, _| x) * factor) as f32;
+            if width == 0 {
+                return out.fill(0.0);
             }
+            let sums = sum_zip_rows(self.isa, values, values, width, 1, |x, _| x);
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = (sum * factor) as f32);
         })
     }
 
@@ -42,14 +43,33 @@ impl Rows for Cpu {
     fn row_distance(&self, distance: Distance, x: &Tensor, y: &Tensor, repeats: usize) -> Tensor {
         let rows = x.shape()[0];
         let (width, isa) = (width(x, rows), self.isa);
+        let (x, y) = (x.values(), y.values());
         self.filled([rows], |out| {
-            for (row, out) in out.iter_mut().enumerate() {
-                let x = &x.values()[row * width..][..width];
-                let y = &y.values()[row / repeats * width..][..width];
-                let sum = match distance {
-                    Distance::BinaryCrossEntropy => sum_zip(isa, x, y, |x, y| softplus(x) - y * x),
-                    Distance::SquaredError => sum_zip(isa, x, y, |x, y| (x - y) * (x - y)),
-                };
+            if width == 0 {
+                // The mean of no values.
+                return out.fill(f32::NAN);
+            }
+            let sums = match distance {
+                Distance::BinaryCrossEntropy => sum_zip_rows(
+                    isa,
+                    x,
+                    y,
+                    width,
+                    repeats,
+                    #[inline(always)]
+                    |x, y| softplus(x) - y * x,
+                ),
+                Distance::SquaredError => sum_zip_rows(
+                    isa,
+                    x,
+                    y,
+                    width,
+                    repeats,
+                    #[inline(always)]
+                    |x, y| (x - y) * (x - y),
+                ),
+            };
+            for (out, sum) in out.iter_mut().zip(sums) {
                 *out = (sum / width as f64) as f32;
             }
         })
@@ -62,23 +82,30 @@ impl Rows for Cpu {
         repeats: usize,
         sign: f32,
     ) -> Tensor {
-        let (width, isa) = (width(x, x.shape()[0]), self.isa);
+        let width = width(x, x.shape()[0]);
+        let (x_values, y, dy) = (x.values(), y.values(), dy.values());
         self.filled(x.shape(), |dx| {
-            for (row, dx) in dx.chunks_exact_mut(width.max(1)).enumerate() {
-                let x = &x.values()[row * width..][..width];
-                let y = &y.values()[row / repeats * width..][..width];
-                let dy = dy.values()[row];
-                match distance {
-                    Distance::BinaryCrossEntropy => {
-                        let factor = sign * dy / width as f32;
-                        zip(isa, x, y, dx, |x, y| factor * (sigmoid(x) - y));
+            for_each_row(
+                self.isa,
+                dx,
+                width,
+                #[inline(always)]
+                |row, dx| {
+                    let x = &x_values[row * width..][..width];
+                    let y = &y[row / repeats * width..][..width];
+                    let factor = sign * dy[row] / width as f32;
+                    let values = dx.iter_mut().zip(x).zip(y);
+                    match distance {
+                        Distance::BinaryCrossEntropy => {
+                            values.for_each(|((dx, &x), &y)| *dx = factor * (sigmoid(x) - y));
+                        }
+                        Distance::SquaredError => {
+                            let factor = 2.0 * factor;
+                            values.for_each(|((dx, &x), &y)| *dx = factor * (x - y));
+                        }
                     }
-                    Distance::SquaredError => {
-                        let factor = sign * 2.0 * dy / width as f32;
-                        zip(isa, x, y, dx, |x, y| factor * (x - y));
-                    }
-                }
-            }
+                },
+            );
         })
     }
 

@@ -14,6 +14,7 @@ mod join;
 mod loss;
 mod matmul;
 mod norm;
+mod pixel_layers;
 mod reduce;
 mod resize;
 
@@ -30,6 +31,7 @@ use loss::{CrossEntropy, RowDistance, Softmax};
 use matmul::{MatMul, Transpose};
 pub use norm::BatchStatistics;
 use norm::{BatchNorm, BatchNormBy, L2Normalise};
+use pixel_layers::Layers;
 use reduce::{BroadcastPixels, BroadcastRows, MeanPixels, SumRows};
 use resize::Resize;
 
@@ -96,6 +98,7 @@ operations!(
     GatherRows,
     GroupNorm,
     L2Normalise,
+    Layers,
     MatMul,
     MeanPixels,
     Pointwise,

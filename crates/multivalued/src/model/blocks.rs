@@ -47,6 +47,11 @@ impl Conv {
         }
     }
 
+    /// Its weight and bias.
+    pub fn get(&self, tape: &Tape) -> [Var; 2] {
+        [tape.get(self.weight), tape.get(self.bias)]
+    }
+
     pub fn forward(&self, tape: &Tape, x: &Var) -> Var {
         x.conv2d(&tape.get(self.weight), Some(&tape.get(self.bias)))
     }
