@@ -74,12 +74,17 @@ pub(crate) fn with_padded<T>(
         return work(matrix);
     }
     scratch::with(matrix.len() / columns * stride, |padded| {
-        for (to, from) in padded.chunks_exact_mut(stride).zip(matrix.chunks_exact(columns)) {
-            to[..columns].copy_from_slice(from);
-            to[columns..].fill(0.0);
-        }
+        pad(matrix, columns, stride, padded);
         work(padded)
     })
+}
+
+/// Copies rows of `columns` values to rows of `stride`, the rest of which is zero.
+pub(super) fn pad(matrix: &[f32], columns: usize, stride: usize, padded: &mut [f32]) {
+    for (to, from) in padded.chunks_exact_mut(stride).zip(matrix.chunks_exact(columns)) {
+        to[..columns].copy_from_slice(from);
+        to[columns..].fill(0.0);
+    }
 }
 
 /// Finishes a block of sums and writes it.
@@ -101,7 +106,7 @@ pub(super) unsafe fn finish<S: Simd, const R: usize, const NV: usize>(
     if width >= NV * S::LANES
         && residual.is_none()
         && (bias.is_none() || mask.is_none())
-        && relu <= bias.is_some()
+        && (bias.is_some() || !relu)
     {
         // SAFETY: whole vectors of `out`, mask and bias, as the caller grants.
         unsafe {

@@ -57,19 +57,30 @@ fn padded_matmul(
     for_each_task(m.div_ceil(rows_per_task), |task| {
         let first = task * rows_per_task;
         let rows = rows_per_task.min(m - first);
-        isa.run(RowsTask(RowsTimesMatrix {
-            x: a[first * k..].as_ptr(),
-            row_stride: k,
-            rows,
-            runs: Runs { count: 1, len: k, stride: 0 },
-            matrix: b.as_ptr(),
-            matrix_stride: n.next_multiple_of(isa.lanes()),
-            columns: n,
-            finish: Finish::new(epilogue, first * n),
-            out: out.at(first * n, rows * n),
-            out_stride: n,
-        }));
+        let a = &a[first * k..(first + rows) * k];
+        // SAFETY: each task has its own rows.
+        let out = unsafe { out.slice(first * n, rows * n) };
+        rows_times(isa, [a, b], [k, n], Finish::new(epilogue, first * n), out);
     });
+}
+
+/// `finish(a · b)` of some rows by one thread; the rows of `b` and the bias are padded to whole vectors of the set, and
+/// what finishes the sums reaches as far as `out`.
+pub(super) fn rows_times(isa: Isa, [a, b]: [&[f32]; 2], [k, n]: [usize; 2], finish: Finish, out: &mut [f32]) {
+    let (rows, stride) = (out.len() / n, n.next_multiple_of(isa.lanes()));
+    assert!(a.len() == rows * k && b.len() == k * stride, "{rows} rows of {k} times a matrix of {k}x{n}");
+    isa.run(RowsTask(RowsTimesMatrix {
+        x: a.as_ptr(),
+        row_stride: k,
+        rows,
+        runs: Runs { count: 1, len: k, stride: 0 },
+        matrix: b.as_ptr(),
+        matrix_stride: stride,
+        columns: n,
+        finish,
+        out: out.as_mut_ptr(),
+        out_stride: n,
+    }));
 }
 
 /// `row · b`, eight values side by side.
@@ -115,13 +126,13 @@ fn row_products(isa: Isa, a: &[f32], b: &[f32], epilogue: Epilogue<[f32]>, out: 
     );
 }
 
-pub(super) struct RowsTask(pub RowsTimesMatrix);
+struct RowsTask(RowsTimesMatrix);
 impl Kernel for RowsTask {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        // SAFETY: whoever makes a task (`matmul`, `matmul_backward`, the layers of a head) has checked the sizes of all
-        // operands against m, k and n, and this task's rows lie inside them; the matrix and the bias are padded to this set's vectors.
+        // SAFETY: `rows_times` checked the sizes of rows, matrix and output, which are padded to this set's vectors; its
+        // callers those of bias, residual and mask.
         unsafe { self.0.run(s) }
     }
 }
@@ -241,18 +252,10 @@ pub(crate) fn matmul_backward(
                         ));
                     }
                     add_products(for_sums, sides, sizes, chunk, sum, first > rows.start);
-                    for_rows.run(RowsTask(RowsTimesMatrix {
-                        x: dy[first * n..(first + count) * n].as_ptr(),
-                        row_stride: n,
-                        rows: count,
-                        runs: Runs { count: 1, len: n, stride: 0 },
-                        matrix: turned.as_ptr(),
-                        matrix_stride: k.next_multiple_of(for_rows.lanes()),
-                        columns: k,
-                        finish: Finish::new(epilogue, first * k),
-                        out: dx.at(first * k, count * k),
-                        out_stride: k,
-                    }));
+                    let dy = &dy[first * n..(first + count) * n];
+                    // SAFETY: each part has its own rows.
+                    let dx = unsafe { dx.slice(first * k, count * k) };
+                    rows_times(for_rows, [dy, turned], [n, k], Finish::new(epilogue, first * k), dx);
                 }
             });
             parts.sum(partial, sizes[1], stride, dw);

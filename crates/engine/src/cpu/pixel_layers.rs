@@ -3,13 +3,12 @@
 
 use super::device::Cpu;
 use super::elementwise::Compiled;
-use super::epilogue::Finish;
-use super::matmul::{RowsTask, add_products, add_rows, row_product, transpose};
+use super::epilogue::{Finish, pad};
+use super::matmul::{add_products, add_rows, row_product, rows_times, transpose};
 use super::parallel::{Output, Parts, for_each_task};
 use super::scratch;
 use super::simd::Isa;
 use crate::backend::{Epilogue, LayersShape, PixelLayers};
-use crate::cpu::blocked::{RowsTimesMatrix, Runs};
 use crate::tensor::Tensor;
 
 impl PixelLayers for Cpu {
@@ -109,7 +108,6 @@ fn with_layers<T>(
     // One transposed weight, before its rows are padded.
     let largest = pairs().map(|(k, n)| k * n).max().unwrap_or(0);
     scratch::with(total + largest, |space| {
-        space.fill(0.0);
         let (mut space, plain) = space.split_at_mut(total);
         let mut layers = Vec::with_capacity(widths.len() - 1);
         for ((k, n), parameters) in pairs().zip(parameters.chunks_exact(2)) {
@@ -120,7 +118,7 @@ fn with_layers<T>(
             space = rest;
             pad(weight, n, padded(n), matrix);
             let (matrix, bias_row) = matrix.split_at_mut(k * padded(n));
-            bias_row[..n].copy_from_slice(bias);
+            pad(bias, n, padded(n), bias_row);
             if turned {
                 transpose(weight, n, &mut plain[..k * n]);
                 pad(&plain[..k * n], k, padded(k), back);
@@ -129,13 +127,6 @@ fn with_layers<T>(
         }
         work(&layers)
     })
-}
-
-/// Copies rows of `columns` values to rows of `stride`.
-fn pad(rows: &[f32], columns: usize, stride: usize, to: &mut [f32]) {
-    for (to, row) in to.chunks_exact_mut(stride).zip(rows.chunks_exact(columns)) {
-        to[..columns].copy_from_slice(row);
-    }
 }
 
 impl Layer<'_> {
@@ -156,7 +147,8 @@ impl Layer<'_> {
             ));
         }
         let epilogue = Epilogue { bias: Some(self.bias), relu, ..Epilogue::NONE };
-        rows_times(self.isa.for_channels(outputs), [x, self.matrix], [inputs, outputs], epilogue, out);
+        let isa = self.isa.for_channels(outputs);
+        rows_times(isa, [x, self.matrix], [inputs, outputs], Finish::new(epilogue, 0), out);
     }
 
     /// `dy · weightᵀ` where x, what the layer was given, is positive.
@@ -164,7 +156,7 @@ impl Layer<'_> {
         let epilogue = Epilogue { mask: Some(x), ..Epilogue::NONE };
         assert!(x.len() == dx.len() && x.len() / self.inputs == dy.len() / self.outputs);
         let isa = self.isa.for_channels(self.inputs);
-        rows_times(isa, [dy, self.turned], [self.outputs, self.inputs], epilogue, dx);
+        rows_times(isa, [dy, self.turned], [self.outputs, self.inputs], Finish::new(epilogue, 0), dx);
     }
 
     /// How weight gradients are summed: sides changed over where the output is one column, which fills the vectors.
@@ -182,41 +174,17 @@ impl Layer<'_> {
         [self.sum_sizes()[0] * self.sum_stride(), self.outputs]
     }
 
-    /// Adds what some pixels give to the sums for weight and bias.
-    fn add_gradients(&self, x: &[f32], dy: &[f32], weight: &mut [f32], bias: &mut [f32], add: bool) {
+    /// Adds what some pixels give to the sums for weight and bias, which begin with zeros.
+    fn add_gradients(&self, x: &[f32], dy: &[f32], weight: &mut [f32], bias: &mut [f32]) {
         let (sizes, count) = (self.sum_sizes(), dy.len() / self.outputs);
         let sides = if self.outputs == 1 { [dy, x] } else { [x, dy] };
         assert!(weight.len() == sizes[0] * self.sum_stride() && x.len() == count * self.inputs);
-        add_products(self.isa.for_channels(sizes[1]), sides, sizes, 0..count, weight.as_mut_ptr(), add);
+        add_products(self.isa.for_channels(sizes[1]), sides, sizes, 0..count, weight.as_mut_ptr(), true);
         self.isa.run(Compiled(
             #[inline(always)]
             || add_rows(dy, bias),
         ));
     }
-}
-
-/// `epilogue(x · matrix)` of checked sizes, the matrix and the bias padded to whole vectors of the set.
-fn rows_times(
-    isa: Isa,
-    [x, matrix]: [&[f32]; 2],
-    [k, n]: [usize; 2],
-    epilogue: Epilogue<[f32]>,
-    out: &mut [f32],
-) {
-    let stride = n.next_multiple_of(isa.lanes());
-    assert!(matrix.len() == k * stride && x.len() / k == out.len() / n);
-    isa.run(RowsTask(RowsTimesMatrix {
-        x: x.as_ptr(),
-        row_stride: k,
-        rows: out.len() / n,
-        runs: Runs { count: 1, len: k, stride: 0 },
-        matrix: matrix.as_ptr(),
-        matrix_stride: stride,
-        columns: n,
-        finish: Finish::new(epilogue, 0),
-        out: out.as_mut_ptr(),
-        out_stride: n,
-    }));
 }
 
 /// What every layer is given for some pixels of one sample, one after the other in `kept`.
@@ -360,8 +328,7 @@ fn stretch_back(
                 let given = &kept[given_start..given_end];
                 let [weight, bias] = layer.sum_len();
                 let (weight_sum, bias_sum) = sums[sums_end - weight - bias..sums_end].split_at_mut(weight);
-                // Sums begin with zeros.
-                layer.add_gradients(given, dy, weight_sum, bias_sum, true);
+                layer.add_gradients(given, dy, weight_sum, bias_sum);
                 layer.back(dy, given, &mut to[..count * layer.inputs]);
                 (from, to) = (to, from);
                 (given_end, sums_end) = (given_start, sums_end - weight - bias);

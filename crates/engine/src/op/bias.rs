@@ -27,20 +27,26 @@ impl Var {
         self.sample_bias(bias, true)
     }
 
-    fn sample_bias(&self, bias: &Self, relu: bool) -> Self {
-        let [batch, _, _, channels] = self.shape().image("add_sample_bias");
-        let [samples, bias_channels] = bias.shape().matrix("add_sample_bias's bias");
+    /// How many biases each image has, where they fit it.
+    pub(super) fn biases_of_image(&self, bias: &Self, operation: &str) -> usize {
+        let [batch, _, _, channels] = self.shape().image(operation);
+        let [samples, bias_channels] = bias.shape().matrix(&format!("{operation}'s bias"));
         assert!(
             bias_channels == channels && batch > 0 && samples % batch == 0,
-            "add_sample_bias: bias {} for images {}: it needs [a multiple of {batch}, {channels}]",
+            "{operation}: bias {} for images {}: it needs [a multiple of {batch}, {channels}]",
             bias.shape(),
             self.shape()
         );
+        samples / batch
+    }
+
+    fn sample_bias(&self, bias: &Self, relu: bool) -> Self {
+        let repeats = self.biases_of_image(bias, "add_sample_bias");
         let backend = self.backend();
         let wide_bias = backend.cast(bias.tensor().clone(), Element::F32);
         let out = backend.add_sample_bias(self.tensor(), &wide_bias, relu);
         let (y, given) = (relu.then(|| out.clone()), self.tensor().element());
-        Self::record(&[self, bias], out, SampleBias { samples, repeats: samples / batch, given, y })
+        Self::record(&[self, bias], out, SampleBias { samples: bias.shape()[0], repeats, given, y })
     }
 }
 

@@ -40,13 +40,7 @@ impl Var {
 
     fn layers_shape(&self, bias: &Self, layers: &[[&Self; 2]]) -> LayersShape {
         let [batch, height, width, channels] = self.shape().image("pixel_layers");
-        let [samples, bias_channels] = bias.shape().matrix("pixel_layers's bias");
-        assert!(
-            bias_channels == channels && batch > 0 && samples % batch == 0,
-            "pixel_layers: bias {} for images {}: it needs [a multiple of {batch}, {channels}]",
-            bias.shape(),
-            self.shape()
-        );
+        let repeats = self.biases_of_image(bias, "pixel_layers");
         let mut widths = vec![channels];
         for [weight, bias] in layers {
             let inputs = widths[widths.len() - 1];
@@ -60,7 +54,7 @@ impl Var {
             );
             widths.push(outputs);
         }
-        LayersShape { batch, height, width, repeats: samples / batch, widths }
+        LayersShape { batch, height, width, repeats, widths }
     }
 }
 
