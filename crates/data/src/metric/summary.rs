@@ -36,9 +36,7 @@ pub fn short_list(prediction: &Prediction, count: usize) -> Result<Summary> {
     let mut best: Option<Choice> = None;
     let mut kept = Vec::new();
     while kept.len() < count {
-        let others = (0..all).filter(|other| !kept.contains(other));
-        let grown = set.best(others.map(|other| [&kept[..], &[other]].concat()));
-        let choice = set.exchanged(grown);
+        let choice = set.exchanged(set.grown(&kept));
         kept.clone_from(&choice.kept);
         // One more may lose more, where errors made up for each other.
         if best.as_ref().is_none_or(|best| choice.loss < best.loss) {
@@ -103,24 +101,40 @@ impl Set {
         kept.sort_unstable();
         let mut weights = vec![0.0; kept.len()];
         for (member, weight) in self.weights.iter().enumerate() {
-            let mut nearest = (0, f64::NEG_INFINITY);
-            for (place, &one) in kept.iter().enumerate() {
-                // A member that is kept keeps its own, beside equal ones too.
-                let iou = if one == member { f64::INFINITY } else { self.overlaps.iou(member, one) };
-                if iou > nearest.1 {
-                    nearest = (place, iou);
-                }
-            }
-            weights[nearest.0] += weight;
+            let nearer =
+                |best, place| if self.prefers(member, kept[place], kept[best]) { place } else { best };
+            weights[(1..kept.len()).fold(0, nearer)] += weight;
         }
+        let loss = self.loss(&kept, &weights);
+        Choice { kept, weights, loss }
+    }
+
+    /// Whether a member gives its weight to `one` rather than to `other`: the nearer, and of equally near ones the
+    /// first. A member that is kept keeps its own.
+    fn prefers(&self, member: usize, one: usize, other: usize) -> bool {
+        let near = |kept: usize| if kept == member { f64::INFINITY } else { self.overlaps.iou(member, kept) };
+        let (one_near, other_near) = (near(one), near(other));
+        one_near > other_near || (one_near == other_near && one < other)
+    }
+
+    /// GED² between all members and some of them with these weights.
+    fn loss(&self, kept: &[usize], weights: &[f64]) -> f64 {
         let mut loss = -self.within;
-        for (&a, &weight) in kept.iter().zip(&weights) {
-            loss += 2.0 * weight * self.to_all[a];
-            for (&b, &other) in kept.iter().zip(&weights) {
-                loss -= weight * other * (1.0 - self.overlaps.iou(a, b));
-            }
+        for (at, (&one, &weight)) in kept.iter().zip(weights).enumerate() {
+            let between: f64 = kept[..at]
+                .iter()
+                .zip(weights)
+                .map(|(&before, &other)| other * (1.0 - self.overlaps.iou(one, before)))
+                .sum();
+            loss += 2.0 * weight * (self.to_all[one] - between);
         }
-        Choice { kept, weights, loss: loss.max(0.0) }
+        loss.max(0.0)
+    }
+
+    /// The kept members with the one more that loses least.
+    fn grown(&self, kept: &[usize]) -> Choice {
+        let others = (0..self.weights.len()).filter(|other| !kept.contains(other));
+        self.best(others.map(|other| [kept, &[other]].concat()))
     }
 
     /// The choice of least loss; of equal ones the first.
@@ -131,21 +145,74 @@ impl Set {
 
     /// Exchanges a kept member for another as long as that lowers the loss. Some must not be kept.
     fn exchanged(&self, mut best: Choice) -> Choice {
-        loop {
-            let kept = &best.kept;
-            let others = (0..self.weights.len()).filter(|other| !kept.contains(other));
-            let pairs = others.flat_map(|other| (0..kept.len()).map(move |place| (place, other)));
-            let exchanges = pairs.map(|(place, other)| {
-                let mut kept = kept.clone();
-                kept[place] = other;
-                kept
-            });
-            let better = self.best(exchanges);
+        while let Some(kept) = self.best_exchange(&best) {
+            let better = self.choice(kept);
             if better.loss >= best.loss - ROUNDING {
-                return best;
+                break;
             }
             best = better;
         }
+        best
+    }
+
+    /// The kept members with one of them exchanged for another, so that the loss is least.
+    ///
+    /// Every exchange is weighed by where each member's weight would go: to the new one if that is nearer than its
+    /// own, else, if its own is the one that goes, to the nearer of its second and the new one. So a new one takes
+    /// one pass over the members for all places together, and not one for each (Schubert and Rousseeuw, "Faster
+    /// k-Medoids Clustering", 2019).
+    fn best_exchange(&self, choice: &Choice) -> Option<Vec<usize>> {
+        let kept = &choice.kept;
+        let nearest_two: Vec<(usize, Option<usize>)> =
+            (0..self.weights.len()).map(|member| self.nearest_two(member, kept)).collect();
+        // A place for the new one after those of the kept ones.
+        let (new, places) = (kept.len(), kept.len() + 1);
+        let mut best: Option<(f64, usize, usize)> = None;
+        let mut exchanged = kept.clone();
+        let mut weights = vec![0.0; kept.len()];
+        for other in (0..self.weights.len()).filter(|other| !kept.contains(other)) {
+            // What each place loses to the new one, and where its rest would go without it.
+            let (mut taken, mut moved) = (vec![0.0; kept.len()], vec![0.0; kept.len() * places]);
+            for (member, (&weight, &(own, second))) in self.weights.iter().zip(&nearest_two).enumerate() {
+                if self.prefers(member, other, kept[own]) {
+                    taken[own] += weight;
+                } else {
+                    let to = second.filter(|&place| self.prefers(member, kept[place], other)).unwrap_or(new);
+                    moved[own * places + to] += weight;
+                }
+            }
+            let all_taken: f64 = taken.iter().sum();
+            for gone in 0..kept.len() {
+                let moved = &moved[gone * places..][..places];
+                for place in (0..kept.len()).filter(|&place| place != gone) {
+                    weights[place] = choice.weights[place] - taken[place] + moved[place];
+                }
+                weights[gone] = all_taken + moved[new];
+                exchanged[gone] = other;
+                let loss = self.loss(&exchanged, &weights);
+                exchanged[gone] = kept[gone];
+                if best.is_none_or(|(least, ..)| loss < least) {
+                    best = Some((loss, gone, other));
+                }
+            }
+        }
+        best.map(|(_, gone, other)| {
+            exchanged[gone] = other;
+            exchanged
+        })
+    }
+
+    /// The places of the two kept ones that a member prefers.
+    fn nearest_two(&self, member: usize, kept: &[usize]) -> (usize, Option<usize>) {
+        let (mut first, mut second) = (0, None);
+        for place in 1..kept.len() {
+            if self.prefers(member, kept[place], kept[first]) {
+                (first, second) = (place, Some(first));
+            } else if second.is_none_or(|second: usize| self.prefers(member, kept[place], kept[second])) {
+                second = Some(place);
+            }
+        }
+        (first, second)
     }
 
     fn summary(&self, prediction: &Prediction, choice: &Choice) -> Summary {
@@ -213,6 +280,27 @@ mod tests {
             }
         }
         assert!(equal * 100 >= all * 95, "{equal} of {all} are the best");
+    }
+
+    #[test]
+    fn the_best_exchange_is_the_best_of_all_exchanges() {
+        for seed in 0..40 {
+            let set = Set::of(&random(14, seed)).unwrap();
+            for kept in [vec![3], vec![0, 7], vec![1, 2, 5, 13]] {
+                let choice = set.choice(kept.clone());
+                let exchanges = (0..14).filter(|other| !kept.contains(other)).flat_map(|other| {
+                    let kept = &kept;
+                    (0..kept.len()).map(move |place| {
+                        let mut kept = kept.clone();
+                        kept[place] = other;
+                        kept
+                    })
+                });
+                let least = set.best(exchanges).loss;
+                let found = set.choice(set.best_exchange(&choice).unwrap()).loss;
+                assert!((found - least).abs() < 1e-12, "{found}, {least}: seed {seed}, {kept:?}");
+            }
+        }
     }
 
     #[test]
