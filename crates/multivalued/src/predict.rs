@@ -12,6 +12,8 @@ mod fit;
 mod large;
 mod views;
 
+pub(crate) use fit::fitted_temperature;
+
 use crate::batch::interleaved;
 use crate::error::caught;
 use crate::model::Model;

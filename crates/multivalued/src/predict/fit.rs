@@ -3,7 +3,7 @@
 use super::{Predictor, predict_cases, predict_list};
 use crate::Result;
 use crate::recipe::Recipe;
-use crate::temperature::Fit;
+use crate::temperature::{Fit, Temperature};
 use multivalued_data::metric::Comparison;
 use multivalued_data::metric::ged;
 use multivalued_data::{Case, CaseList};
@@ -22,9 +22,20 @@ const FEWEST_GROUPS: usize = 20;
 const WORTH: f64 = 0.01;
 
 /// Whether outlines differ as readers' do, by the recipe: annotations share codes, and no code is held to its own.
-/// Where annotations are different answers instead, a spread would lower the GED and blur every one of them.
+/// Where annotations are different answers instead, a spread would lower the GED and blur every one of them, and a
+/// temperature would move probability from answers with few codes to those with many: of two lung outlines that were
+/// drawn equally often, the one with more codes was given 0.53.
 fn outlines_are_chance(recipe: &Recipe) -> bool {
     !recipe.assignment.distinct && recipe.loss.overlap == 0.0
+}
+
+/// The temperatures that cases ask for, as far as they suit the recipe.
+pub(crate) fn fitted_temperature(fit: &Fit, recipe: &Recipe) -> Temperature {
+    let fitted = fit.temperature();
+    if outlines_are_chance(recipe) {
+        return fitted;
+    }
+    Temperature { masks: Temperature::NEUTRAL.masks, ..fitted }
 }
 
 impl Predictor {
@@ -35,7 +46,7 @@ impl Predictor {
         self.recipe.predict.spread = self.fitted_spread(cases)?;
         let mut fit = Fit::default();
         predict_list(&self.network, &self.recipe, cases, |some, said| fit.add(some, &said))?;
-        fit.temperature().write_to(&mut self.recipe.predict);
+        fitted_temperature(&fit, &self.recipe).write_to(&mut self.recipe.predict);
         Ok(self)
     }
 
@@ -74,11 +85,36 @@ impl Predictor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use multivalued_data::{Annotation, Hypothesis, Image, Mask, Prediction};
 
     #[test]
     fn only_outlines_of_readers_spread() {
         for (name, expected) in [("lidc", true), ("shapes-tiny", false), ("lung-opacity", false)] {
             assert_eq!(outlines_are_chance(&Recipe::named(name).unwrap()), expected, "{name}");
+        }
+    }
+    /// Masks whose probabilities are overstated: drawn equally often, stated as 0.9 and 0.1.
+    #[test]
+    fn only_probabilities_of_readers_outlines_are_tempered() {
+        let columns = |count: usize| Mask::from_fn(8, 8, |x, _| x < count);
+        let annotation = |count| Annotation { mask: columns(count), rater: None, weight: 0.5 };
+        let one = |(code, probability)| Hypothesis { mask: columns(2 + code), probability, code };
+        let said = Prediction::stated([(1, 0.9), (5, 0.1)].map(one).into());
+        let mut fit = Fit::default();
+        for group in 0..40 {
+            let case = Case {
+                id: group.to_string(),
+                group: group.to_string(),
+                image: Image::new(8, 8, 1, vec![0.0; 64]),
+                annotations: vec![annotation(3), annotation(7)],
+                truth: None,
+            };
+            fit.add(&[case], &[said.clone()]).unwrap();
+        }
+        for (name, tempered) in [("lidc", true), ("shapes-tiny", false), ("lung-opacity", false)] {
+            let masks = fitted_temperature(&fit, &Recipe::named(name).unwrap()).masks;
+            assert_eq!(masks > 1.1, tempered, "{name}: {masks}");
+            assert_eq!(masks == 1.0, !tempered, "{name}: {masks}");
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::collective::Ranks;
 use crate::error::caught;
 use crate::model::mean_inner_product;
 use crate::network::Network;
-use crate::predict::{Predictor, predict_list};
+use crate::predict::{Predictor, fitted_temperature, predict_list};
 use crate::recipe::Recipe;
 use crate::temperature::{Fit, Temperature};
 use crate::{Error, Result};
@@ -420,7 +420,8 @@ impl Trainer {
                 fit.add(some, &said)
             })
         })?;
-        let fitted = if recipe.predict.calibrate { fit.temperature() } else { Temperature::NEUTRAL };
+        let fitted =
+            if recipe.predict.calibrate { fitted_temperature(&fit, &recipe) } else { Temperature::NEUTRAL };
         let scores = cases.map(|at, case| {
             let mut said = predictions.get(at);
             fitted.apply(&mut said);
