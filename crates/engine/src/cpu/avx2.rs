@@ -65,4 +65,9 @@ impl Simd for Avx2 {
         // SAFETY: see `splat`.
         unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(mask, _mm256_setzero_ps()), value) }
     }
+    #[inline(always)]
+    fn prefetch(self, at: *const f32) {
+        // SAFETY: a hint, which reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
 }

@@ -110,25 +110,33 @@ pub(super) unsafe fn finish<S: Simd, const R: usize, const NV: usize>(
     {
         // SAFETY: whole vectors of `out`, mask and bias, as the caller grants.
         unsafe {
+            // Plain loops in loops: over an iterator of pairs they would not be unrolled, and the sums would leave their
+            // registers.
             match (bias, mask) {
                 (Some(bias), _) => {
                     let bias: [S::V; NV] = std::array::from_fn(|v| s.load(bias.add(v * S::LANES)));
-                    for (i, v) in (0..R).flat_map(|i| (0..NV).map(move |v| (i, v))) {
-                        let value = s.add(sums[i][v], bias[v]);
-                        // Zero first: a NaN then passes through.
-                        let value = if relu { s.max(zero, value) } else { value };
-                        s.store(out.add(i * stride + v * S::LANES), value);
+                    for i in 0..R {
+                        for v in 0..NV {
+                            let value = s.add(sums[i][v], bias[v]);
+                            // Zero first: a NaN then passes through.
+                            let value = if relu { s.max(zero, value) } else { value };
+                            s.store(out.add(i * stride + v * S::LANES), value);
+                        }
                     }
                 }
                 (None, Some(mask)) => {
-                    for (i, v) in (0..R).flat_map(|i| (0..NV).map(move |v| (i, v))) {
-                        let at = i * stride + v * S::LANES;
-                        s.store(out.add(at), s.where_positive(s.load(mask.add(at)), sums[i][v]));
+                    for i in 0..R {
+                        for v in 0..NV {
+                            let at = i * stride + v * S::LANES;
+                            s.store(out.add(at), s.where_positive(s.load(mask.add(at)), sums[i][v]));
+                        }
                     }
                 }
                 (None, None) => {
-                    for (i, v) in (0..R).flat_map(|i| (0..NV).map(move |v| (i, v))) {
-                        s.store(out.add(i * stride + v * S::LANES), sums[i][v]);
+                    for i in 0..R {
+                        for v in 0..NV {
+                            s.store(out.add(i * stride + v * S::LANES), sums[i][v]);
+                        }
                     }
                 }
             }

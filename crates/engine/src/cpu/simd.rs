@@ -40,6 +40,10 @@ pub(crate) trait Simd: Copy + Send + Sync {
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
     /// `value` where `mask` is positive, else 0.
     fn where_positive(self, mask: Self::V, value: Self::V) -> Self::V;
+    /// Asks for the cache line at an address that is soon read or written, which may be anywhere; nothing where there is
+    /// no such instruction.
+    #[inline(always)]
+    fn prefetch(self, _: *const f32) {}
 }
 
 /// A computation that can be compiled for any instruction set.

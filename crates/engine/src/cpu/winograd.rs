@@ -11,6 +11,7 @@
 //! After Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016.
 
 mod forward;
+mod strips;
 mod transforms;
 mod weight_gradient;
 
@@ -18,7 +19,7 @@ pub(crate) use forward::forward;
 pub(crate) use weight_gradient::weight_gradient;
 
 use super::parallel::for_each_task;
-use super::simd::{Isa, Simd};
+use super::simd::Isa;
 use crate::backend::ConvShape;
 use std::ops::Range;
 
@@ -60,57 +61,6 @@ impl Tiles {
     fn place(self, tile: usize) -> (usize, usize, usize) {
         let (row, column) = (tile / self.per_row, tile % self.per_row);
         (row / self.rows, row % self.rows * 4, column * 4)
-    }
-
-    /// The `N` x `N` pixels from (`top`, `left`) of an image on, which may lie outside of it.
-    ///
-    /// # Safety
-    /// `values` must hold the batch with `channels` channels, `zeros` N·channels zeros.
-    #[inline(always)]
-    unsafe fn square<const N: usize>(
-        self,
-        values: &[f32],
-        channels: usize,
-        (image, top, left): (usize, isize, isize),
-        zeros: *const f32,
-    ) -> Square<N> {
-        let (height, width) = (self.shape.height as isize, self.shape.width as isize);
-        let mut rows = [zeros; N];
-        for (i, row) in rows.iter_mut().enumerate() {
-            let y = top + i as isize;
-            if (0..height).contains(&y) {
-                let start = ((image as isize * height + y) * width + left) * channels as isize;
-                // Where the square begins left of the image, its first column is not read.
-                *row = values.as_ptr().wrapping_offset(start);
-            }
-        }
-        let columns = (-left).max(0) as usize..(width - left).min(N as isize) as usize;
-        Square { rows, columns, channels }
-    }
-}
-
-/// A square of pixels with zeros around the image: where its rows start, and which columns are inside.
-struct Square<const N: usize> {
-    rows: [*const f32; N],
-    columns: Range<usize>,
-    channels: usize,
-}
-
-impl<const N: usize> Square<N> {
-    /// Column `j` of the square, a vector of channels from each row.
-    ///
-    /// # Safety
-    /// The channels from `channel` on must fill a vector.
-    #[inline(always)]
-    unsafe fn column<S: Simd>(&self, s: S, j: usize, channel: usize) -> [S::V; N] {
-        let mut values = [s.splat(0.0); N];
-        if self.columns.contains(&j) {
-            for i in 0..N {
-                // SAFETY: a row inside the image, or N·channels zeros; column `j` is inside.
-                values[i] = unsafe { s.load(self.rows[i].add(j * self.channels + channel)) };
-            }
-        }
-        values
     }
 }
 

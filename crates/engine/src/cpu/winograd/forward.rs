@@ -1,6 +1,8 @@
 //! The convolution itself.
 
-use super::{Blocks, POSITIONS, Square, Tiles, position_stride, transforms};
+use super::strips::{Strip, TransformTiles, between_len, six_vectors};
+use super::transforms::Input;
+use super::{Blocks, POSITIONS, Tiles, position_stride, transforms};
 use crate::backend::{ConvShape, Epilogue};
 use crate::cpu::blocked::{RowsTimesMatrix, Runs};
 use crate::cpu::epilogue::Finish;
@@ -65,7 +67,7 @@ pub(crate) fn forward(
     let blocks = Blocks::new(tiles);
     let pairs = shape.inputs * shape.outputs;
     let size = POSITIONS * position_stride(pairs);
-    scratch::with(size + 6 * shape.inputs, |space| {
+    scratch::with(size + tiles.zeros_len(isa.lanes(), shape.inputs), |space| {
         let (transformed, zeros) = space.split_at_mut(size);
         zeros.fill(0.0);
         let target = Output::new(transformed);
@@ -103,9 +105,17 @@ fn forward_block(
         let (transformed, products) = space.split_at_mut(POSITIONS * input_stride);
         let target = Output::new(transformed);
         blocks.for_tiles(count, |range| {
-            let transform =
-                TransformTiles { tiles, first, range, x, zeros, stride: input_stride, out: &target };
-            isa.run(transform);
+            isa.run(TransformTiles {
+                transform: Input,
+                tiles,
+                first,
+                range,
+                values: x,
+                channels: inputs,
+                zeros,
+                stride: input_stride,
+                out: &target,
+            });
         });
         let transformed: &[f32] = transformed;
         let target = Output::new(products);
@@ -128,75 +138,6 @@ fn forward_block(
             isa.run(FinishTiles { tiles, first, range, products, stride: product_stride, epilogue, out });
         });
     });
-}
-
-/// `Bᵀ d B` of a range of a block's tiles.
-pub(super) struct TransformTiles<'a> {
-    pub tiles: Tiles,
-    /// The block's first tile.
-    pub first: usize,
-    /// Counted from there.
-    pub range: Range<usize>,
-    pub x: &'a [f32],
-    /// A row of the square outside of the image.
-    pub zeros: &'a [f32],
-    /// Between two positions.
-    pub stride: usize,
-    /// [36, tiles of the block, inputs]
-    pub out: &'a Output<'a>,
-}
-
-impl Kernel for TransformTiles<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let inputs = self.tiles.shape.inputs;
-        for t in self.range.clone() {
-            let (image, top, left) = self.tiles.place(self.first + t);
-            let place = (image, top as isize - 1, left as isize - 1);
-            let out = self.out.at(t * inputs, (POSITIONS - 1) * self.stride + inputs);
-            // SAFETY: x holds the batch (`conv::check`), channels are whole vectors (`suits`), and every
-            // position of a tile has `inputs` values of its own.
-            unsafe {
-                let square = self.tiles.square::<6>(self.x, inputs, place, self.zeros.as_ptr());
-                for channel in (0..inputs).step_by(S::LANES) {
-                    let out = out.add(channel);
-                    self.rows::<S, 0>(s, &square, channel, out);
-                    self.rows::<S, 1>(s, &square, channel, out);
-                    self.rows::<S, 2>(s, &square, channel, out);
-                }
-            }
-        }
-    }
-}
-
-impl TransformTiles<'_> {
-    /// A pair of rows of one tile.
-    ///
-    /// # Safety
-    /// The square must have a vector of channels from `channel` on, and so must every position of `out`.
-    #[inline(always)]
-    unsafe fn rows<S: Simd, const PAIR: usize>(
-        &self,
-        s: S,
-        square: &Square<6>,
-        channel: usize,
-        out: *mut f32,
-    ) {
-        let mut rows = [[s.splat(0.0); 6]; 2];
-        for j in 0..6 {
-            // SAFETY: as granted.
-            let column = unsafe { square.column(s, j, channel) };
-            [rows[0][j], rows[1][j]] = transforms::input_pair::<S, PAIR>(s, column);
-        }
-        for (row, i) in rows.into_iter().zip(transforms::PAIRS[PAIR]) {
-            let row = transforms::input(s, row);
-            for j in 0..6 {
-                // SAFETY: as granted; `i * 6 + j` is a position.
-                unsafe { s.store(out.add((i * 6 + j) * self.stride), row[j]) };
-            }
-        }
-    }
 }
 
 struct Products(RowsTimesMatrix);
@@ -227,71 +168,97 @@ impl Kernel for FinishTiles<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let ConvShape { outputs, height, width, .. } = self.tiles.shape;
-        for t in self.range.clone() {
-            let (image, y, x) = self.tiles.place(self.first + t);
-            let (rows, columns) = ((height - y).min(4), (width - x).min(4));
-            let start = ((image * height + y) * width + x) * outputs;
-            let out = self.out.at(start, ((rows - 1) * width + columns) * outputs);
-            for channel in (0..outputs).step_by(S::LANES) {
-                // SAFETY: `products` holds 36 positions of the block's tiles, bias `outputs` values; the tile's
-                // rows and columns inside the image belong to this tile alone (`at` checked that they are there), and
-                // residual and mask are laid out as the output is (`conv::forward` checked the sizes).
-                unsafe {
-                    let from = self.products.as_ptr().add(t * outputs + channel);
-                    self.rows::<S, 0>(s, from, out, start, channel, [rows, columns]);
-                    self.rows::<S, 1>(s, from, out, start, channel, [rows, columns]);
+        scratch::with(
+            between_len(S::LANES),
+            #[inline(always)]
+            |between| {
+                for strip in self.tiles.strips(S::LANES, self.first, self.range.clone()) {
+                    let inside = [(height - strip.top).min(4), (width - strip.left).min(4 * strip.tiles)];
+                    let start = ((strip.image * height + strip.top) * width + strip.left) * outputs;
+                    let out = self.out.at(start, ((inside[0] - 1) * width + inside[1]) * outputs);
+                    for channel in (0..outputs).step_by(S::LANES) {
+                        // SAFETY: `products` holds 36 positions of the block's tiles, bias `outputs` values; the
+                        // strip's rows and columns inside the image belong to this task alone (`at` checked that they
+                        // are there), and residual and mask are laid out as the output is (`conv::forward` checked the
+                        // sizes).
+                        unsafe {
+                            self.down(s, strip, channel, between.as_mut_ptr());
+                            self.along(s, between.as_ptr(), strip.tiles, out, start, channel, inside);
+                        }
+                    }
                 }
-            }
-        }
+            },
+        );
     }
 }
 
 impl FinishTiles<'_> {
-    /// A pair of rows of one tile, of whose rows and columns `inside` are in the image; `out` is the output from its
-    /// value `start` on.
+    /// The transform down all columns of a vector of channels.
     ///
     /// # Safety
-    /// Products, bias, residual, mask and output must have a vector of channels at every position and pixel inside.
+    /// Products must have a vector of channels at every position of the strip, and `between` be of [`between_len`].
     #[inline(always)]
-    unsafe fn rows<S: Simd, const PAIR: usize>(
+    unsafe fn down<S: Simd>(&self, s: S, strip: Strip, channel: usize, between: *mut f32) {
+        let outputs = self.tiles.shape.outputs;
+        for j in 0..6 {
+            // SAFETY: as granted; `i * 6 + j` is a position, and a row of `between` has six columns for each tile.
+            unsafe {
+                let from = self.products.as_ptr().add(j * self.stride + strip.tile * outputs + channel);
+                for t in 0..strip.tiles {
+                    let mut column = [s.splat(0.0); 6];
+                    for i in 0..6 {
+                        column[i] = s.load(from.add(i * 6 * self.stride + t * outputs));
+                    }
+                    let column = transforms::output(s, column);
+                    for i in 0..4 {
+                        s.store(between.add(six_vectors(S::LANES, i, t) + j * S::LANES), column[i]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The transform along the rows, and the epilogue; `inside` are the rows and columns in the image, `out` is the output
+    /// from its value `start` on.
+    ///
+    /// # Safety
+    /// `between` must be what `down` wrote; bias, residual, mask and output must have a vector of channels at every pixel
+    /// inside.
+    #[inline(always)]
+    unsafe fn along<S: Simd>(
         &self,
         s: S,
-        products: *const f32,
+        between: *const f32,
+        tiles: usize,
         out: *mut f32,
         start: usize,
         channel: usize,
         inside: [usize; 2],
     ) {
         let ConvShape { outputs, width, .. } = self.tiles.shape;
-        let zero = s.splat(0.0);
-        let mut rows = [[zero; 6]; 2];
-        for j in 0..6 {
-            let mut column = [zero; 6];
-            for i in 0..6 {
-                // SAFETY: as granted; `i * 6 + j` is a position.
-                column[i] = unsafe { s.load(products.add((i * 6 + j) * self.stride)) };
-            }
-            [rows[0][j], rows[1][j]] = transforms::output_pair::<S, PAIR>(s, column);
-        }
         let bias = match self.epilogue.bias {
             // SAFETY: as granted.
             Some(bias) => unsafe { s.load(bias.as_ptr().add(channel)) },
-            None => zero,
+            None => s.splat(0.0),
         };
-        for (row, i) in rows.into_iter().zip(transforms::OUTPUT_PAIRS[PAIR]) {
-            if i >= inside[0] {
-                continue;
-            }
-            let row = transforms::output(s, row);
-            let at = start + i * width * outputs + channel;
-            // SAFETY: as granted: row `i` is inside.
-            unsafe {
-                let out = out.add(at - start);
-                // A loop of known length for most tiles.
-                if inside[1] == 4 {
-                    self.write(s, row, bias, out, at, 4);
-                } else {
-                    self.write(s, row, bias, out, at, inside[1]);
+        for i in 0..inside[0] {
+            for t in 0..tiles {
+                let at = start + (i * width + 4 * t) * outputs + channel;
+                // SAFETY: as granted: row `i` and the tile's first columns are inside.
+                unsafe {
+                    let from = between.add(six_vectors(S::LANES, i, t));
+                    let mut row = [s.splat(0.0); 6];
+                    for j in 0..6 {
+                        row[j] = s.load(from.add(j * S::LANES));
+                    }
+                    let row = transforms::output(s, row);
+                    let (out, columns) = (out.add(at - start), inside[1] - 4 * t);
+                    // A loop of known length for most tiles.
+                    if columns >= 4 {
+                        self.write(s, row, bias, out, at, 4);
+                    } else {
+                        self.write(s, row, bias, out, at, columns);
+                    }
                 }
             }
         }

@@ -21,13 +21,9 @@ const Q: f32 = B * B;
 const M: f32 = 2.0 * P * (P - Q);
 const N: f32 = 2.0 * Q * (Q - P);
 
-/// The rows of `Bᵀ` and of `A` come in pairs that share their terms; so do those of `Aᵀ` ([`OUTPUT_PAIRS`]). Taken
-/// pair by pair, the half of a tile's transform that is not yet written fits the registers.
-pub(super) const PAIRS: [[usize; 2]; 3] = [[0, 5], [1, 2], [3, 4]];
-
-/// Two rows of `Bᵀ`, of the input.
+/// Two rows of `Bᵀ`, of the input: 0 and 5, 1 and 2, or 3 and 4, which share their terms.
 #[inline(always)]
-pub(super) fn input_pair<S: Simd, const PAIR: usize>(s: S, d: [S::V; 6]) -> [S::V; 2] {
+fn input_pair<S: Simd, const PAIR: usize>(s: S, d: [S::V; 6]) -> [S::V; 2] {
     if PAIR == 0 {
         let (product, minus_sum) = (s.splat(P * Q), s.splat(-P - Q));
         return [
@@ -40,53 +36,60 @@ pub(super) fn input_pair<S: Simd, const PAIR: usize>(s: S, d: [S::V; 6]) -> [S::
     [s.fma(s.splat(point), odd, even), s.fma(s.splat(-point), odd, even)]
 }
 
-/// `Bᵀ`, of the input.
-#[inline(always)]
-pub(super) fn input<S: Simd>(s: S, d: [S::V; 6]) -> [S::V; 6] {
-    let ([d0, d5], [d1, d2]) = (input_pair::<S, 0>(s, d), input_pair::<S, 1>(s, d));
-    let [d3, d4] = input_pair::<S, 2>(s, d);
-    [d0, d1, d2, d3, d4, d5]
+/// A transform to the six positions of a tile. (A trait, since closures given to a kernel's functions may be compiled
+/// without its instructions.)
+pub(super) trait Transform<const N: usize>: Copy {
+    fn of<S: Simd>(self, s: S, values: [S::V; N]) -> [S::V; 6];
 }
 
-/// The rows of `Aᵀ` that share sums, and those that share differences.
-pub(super) const OUTPUT_PAIRS: [[usize; 2]; 2] = [[0, 2], [1, 3]];
+/// `Bᵀ`, of the input.
+#[derive(Clone, Copy)]
+pub(super) struct Input;
 
-/// Two rows of `Aᵀ`, of the products.
-#[inline(always)]
-pub(super) fn output_pair<S: Simd, const PAIR: usize>(s: S, m: [S::V; 6]) -> [S::V; 2] {
-    if PAIR == 0 {
-        let (a, b) = (s.add(m[1], m[2]), s.add(m[3], m[4]));
-        [s.add(m[0], s.add(a, b)), s.fma(s.splat(P), a, s.mul(s.splat(Q), b))]
-    } else {
-        let (a, b) = (s.sub(m[1], m[2]), s.sub(m[3], m[4]));
-        [s.fma(s.splat(A), a, s.mul(s.splat(B), b)), s.fma(s.splat(A * P), a, s.fma(s.splat(B * Q), b, m[5]))]
+impl Transform<6> for Input {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, d: [S::V; 6]) -> [S::V; 6] {
+        let ([d0, d5], [d1, d2]) = (input_pair::<S, 0>(s, d), input_pair::<S, 1>(s, d));
+        let [d3, d4] = input_pair::<S, 2>(s, d);
+        [d0, d1, d2, d3, d4, d5]
+    }
+}
+
+/// `A`, of the output's gradient.
+#[derive(Clone, Copy)]
+pub(super) struct Gradient;
+
+impl Transform<4> for Gradient {
+    #[inline(always)]
+    fn of<S: Simd>(self, s: S, y: [S::V; 4]) -> [S::V; 6] {
+        let ([y0, y5], [y1, y2]) = (gradient_pair::<S, 0>(s, y), gradient_pair::<S, 1>(s, y));
+        let [y3, y4] = gradient_pair::<S, 2>(s, y);
+        [y0, y1, y2, y3, y4, y5]
     }
 }
 
 /// `Aᵀ`, of the products.
 #[inline(always)]
 pub(super) fn output<S: Simd>(s: S, m: [S::V; 6]) -> [S::V; 4] {
-    let ([m0, m2], [m1, m3]) = (output_pair::<S, 0>(s, m), output_pair::<S, 1>(s, m));
-    [m0, m1, m2, m3]
+    let (sum_a, sum_b) = (s.add(m[1], m[2]), s.add(m[3], m[4]));
+    let (difference_a, difference_b) = (s.sub(m[1], m[2]), s.sub(m[3], m[4]));
+    [
+        s.add(m[0], s.add(sum_a, sum_b)),
+        s.fma(s.splat(A), difference_a, s.mul(s.splat(B), difference_b)),
+        s.fma(s.splat(P), sum_a, s.mul(s.splat(Q), sum_b)),
+        s.fma(s.splat(A * P), difference_a, s.fma(s.splat(B * Q), difference_b, m[5])),
+    ]
 }
 
-/// Two rows of `A`, of the output's gradient.
+/// Two rows of `A`, of the output's gradient, paired as those of [`input_pair`].
 #[inline(always)]
-pub(super) fn gradient_pair<S: Simd, const PAIR: usize>(s: S, y: [S::V; 4]) -> [S::V; 2] {
+fn gradient_pair<S: Simd, const PAIR: usize>(s: S, y: [S::V; 4]) -> [S::V; 2] {
     if PAIR == 0 {
         return [y[0], y[3]];
     }
     let (point, square) = if PAIR == 1 { (A, s.splat(P)) } else { (B, s.splat(Q)) };
     let (even, odd) = (s.fma(square, y[2], y[0]), s.fma(square, y[3], y[1]));
     [s.fma(s.splat(point), odd, even), s.fma(s.splat(-point), odd, even)]
-}
-
-/// `A`, of the output's gradient.
-#[inline(always)]
-pub(super) fn gradient<S: Simd>(s: S, y: [S::V; 4]) -> [S::V; 6] {
-    let ([y0, y5], [y1, y2]) = (gradient_pair::<S, 0>(s, y), gradient_pair::<S, 1>(s, y));
-    let [y3, y4] = gradient_pair::<S, 2>(s, y);
-    [y0, y1, y2, y3, y4, y5]
 }
 
 /// `G`: of the weights.

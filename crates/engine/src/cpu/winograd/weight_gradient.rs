@@ -1,7 +1,8 @@
 //! The gradient of the weights.
 
-use super::forward::TransformTiles;
-use super::{Blocks, POSITIONS, Square, Tiles, position_stride, transforms};
+use super::strips::TransformTiles;
+use super::transforms::{Gradient, Input};
+use super::{Blocks, POSITIONS, Tiles, position_stride, transforms};
 use crate::backend::ConvShape;
 use crate::cpu::blocked::{OuterProducts, Runs};
 use crate::cpu::parallel::{Output, Parts, for_each_task};
@@ -17,7 +18,8 @@ pub(crate) fn weight_gradient(isa: Isa, shape: ConvShape, x: &[f32], dy: &[f32],
     let pairs = shape.inputs * shape.outputs;
     let size = POSITIONS * position_stride(pairs);
     let parts = if blocks.shared { Parts::one(blocks.count()) } else { Parts::new(blocks.count(), 1, size) };
-    scratch::with(parts.count * size + 6 * shape.inputs.max(shape.outputs), |space| {
+    let zeros = tiles.zeros_len(isa.lanes(), shape.inputs.max(shape.outputs));
+    scratch::with(parts.count * size + zeros, |space| {
         let (sums, zeros) = space.split_at_mut(parts.count * size);
         zeros.fill(0.0);
         let zeros: &[f32] = zeros;
@@ -65,9 +67,28 @@ fn add_block(
         let (x_tiles, dy_tiles) = space.split_at_mut(POSITIONS * x_stride);
         let (x_target, dy_target) = (Output::new(x_tiles), Output::new(dy_tiles));
         blocks.for_tiles(count, |range| {
-            let part = range.clone();
-            isa.run(TransformTiles { tiles, first, range: part, x, zeros, stride: x_stride, out: &x_target });
-            isa.run(TransformGradient { tiles, first, range, dy, zeros, stride: dy_stride, out: &dy_target });
+            isa.run(TransformTiles {
+                transform: Input,
+                tiles,
+                first,
+                range: range.clone(),
+                values: x,
+                channels: inputs,
+                zeros,
+                stride: x_stride,
+                out: &x_target,
+            });
+            isa.run(TransformTiles {
+                transform: Gradient,
+                tiles,
+                first,
+                range,
+                values: dy,
+                channels: outputs,
+                zeros,
+                stride: dy_stride,
+                out: &dy_target,
+            });
         });
         let (x_tiles, dy_tiles): (&[f32], &[f32]) = (x_tiles, dy_tiles);
         blocks.for_each_task(POSITIONS, |position| {
@@ -86,75 +107,6 @@ fn add_block(
             }));
         });
     });
-}
-
-/// `A dY Aᵀ` of a range of a block's tiles.
-struct TransformGradient<'a> {
-    tiles: Tiles,
-    /// The block's first tile.
-    first: usize,
-    /// Counted from there.
-    range: Range<usize>,
-    dy: &'a [f32],
-    /// A row of the square outside of the image.
-    zeros: &'a [f32],
-    /// Between two positions.
-    stride: usize,
-    /// [36, tiles of the block, outputs]
-    out: &'a Output<'a>,
-}
-
-impl Kernel for TransformGradient<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let outputs = self.tiles.shape.outputs;
-        for t in self.range.clone() {
-            let (image, top, left) = self.tiles.place(self.first + t);
-            let place = (image, top as isize, left as isize);
-            let out = self.out.at(t * outputs, (POSITIONS - 1) * self.stride + outputs);
-            // SAFETY: dy holds the batch (`conv::check`), channels are whole vectors (`suits`), and every
-            // position of a tile has `outputs` values of its own.
-            unsafe {
-                let square = self.tiles.square::<4>(self.dy, outputs, place, self.zeros.as_ptr());
-                for channel in (0..outputs).step_by(S::LANES) {
-                    let out = out.add(channel);
-                    self.rows::<S, 0>(s, &square, channel, out);
-                    self.rows::<S, 1>(s, &square, channel, out);
-                    self.rows::<S, 2>(s, &square, channel, out);
-                }
-            }
-        }
-    }
-}
-
-impl TransformGradient<'_> {
-    /// A pair of rows of one tile.
-    ///
-    /// # Safety
-    /// The square must have a vector of channels from `channel` on, and so must every position of `out`.
-    #[inline(always)]
-    unsafe fn rows<S: Simd, const PAIR: usize>(
-        &self,
-        s: S,
-        square: &Square<4>,
-        channel: usize,
-        out: *mut f32,
-    ) {
-        let mut rows = [[s.splat(0.0); 4]; 2];
-        for j in 0..4 {
-            // SAFETY: as granted.
-            let column = unsafe { square.column(s, j, channel) };
-            [rows[0][j], rows[1][j]] = transforms::gradient_pair::<S, PAIR>(s, column);
-        }
-        for (row, i) in rows.into_iter().zip(transforms::PAIRS[PAIR]) {
-            let row = transforms::gradient(s, row);
-            for j in 0..6 {
-                // SAFETY: as granted; `i * 6 + j` is a position.
-                unsafe { s.store(out.add((i * 6 + j) * self.stride), row[j]) };
-            }
-        }
-    }
 }
 
 struct Products(OuterProducts);
