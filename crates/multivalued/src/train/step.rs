@@ -21,7 +21,7 @@ mod routing;
 use super::assign::{Assigned, assign, compared};
 use super::exchange::{Among, Part};
 use super::reading::{StepResult, update_and_read};
-use super::schedule::{learning_rate, weights};
+use super::schedule::learning_rate;
 use super::terms::Losses;
 use crate::batch::Batch;
 use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
@@ -82,27 +82,26 @@ pub(crate) fn forward(
     progress: f32,
     ranks: &Ranks,
 ) -> Forward {
-    let weights = weights(recipe, progress);
+    let mut losses = Losses::new(recipe, progress);
     let encoded = model.encode(tape, &Var::constant(batch.images.clone()));
-    let assigned = assign(model, tape, recipe, &encoded, batch, progress, weights, ranks);
+    let assigned = assign(model, tape, recipe, &encoded, batch, progress, &losses, ranks);
     let shape = [encoded.batch, model.recipe.code_count];
     let targets = Tensor::from_slice(model.device(), shape, &assigned.targets);
 
-    let mut losses = Losses::default();
-    losses.add("reconstruction", weights.reconstruction, assigned.reconstruction.clone());
-    losses.add("cross_entropy", weights.cross_entropy, encoded.logits.cross_entropy_soft(&targets).mean());
+    losses.add("reconstruction", assigned.reconstruction.clone());
+    losses.add("cross_entropy", encoded.logits.cross_entropy_soft(&targets).mean());
     if let Some(empty) = &encoded.empty {
         let targets = Tensor::from_slice(model.device(), [encoded.batch, 1], &assigned.empty_targets);
-        losses.add("emptiness", weights.emptiness, empty.bce_with_logits(&targets).mean());
+        losses.add("emptiness", empty.bce_with_logits(&targets).mean());
     }
     if let Some(commitment) = &assigned.commitment {
-        losses.add("commitment", weights.commitment, commitment.clone());
+        losses.add("commitment", commitment.clone());
     }
     if let Some(overlap) = &assigned.overlap {
-        losses.add("overlap", weights.overlap, overlap.clone());
+        losses.add("overlap", overlap.clone());
     }
-    if weights.energy > 0.0 {
-        losses.add("energy", weights.energy, energy(model, tape, recipe, &encoded, &assigned, batch, ranks));
+    if losses.counts("energy") {
+        losses.add("energy", energy(model, tape, recipe, &encoded, &assigned, batch, ranks));
     }
     let Assigned { targets, followed, .. } = assigned;
     Forward { losses, h: encoded.h.into_tensor(), targets, followed }
