@@ -24,8 +24,16 @@ pub(super) struct Assigned {
     pub overlap: Option<Var>,
     /// For the energy score: outputs of these codes for every image.
     pub outputs: Option<(Compared, Vec<usize>)>,
-    /// What the codebook's average follows: responsibilities [pairs, code_count] and embeddings.
-    pub followed: Option<(Vec<f32>, Tensor)>,
+    /// What the codebook's average follows.
+    pub followed: Option<Followed>,
+}
+
+/// Pairs of image and annotation, as the codebook sees them.
+pub(super) struct Followed {
+    /// [pairs, code_count]
+    pub responsibilities: Vec<f32>,
+    /// [pairs, code_dim]
+    pub embeddings: Tensor,
 }
 
 /// Assigns annotations as the recipe says.
@@ -196,7 +204,7 @@ fn assign_by_embedding(
         commitment: Some(z.squared_error(&c).mul(&shares).sum()),
         overlap,
         outputs: None,
-        followed: Some((responsibilities, z.into_tensor())),
+        followed: Some(Followed { responsibilities, embeddings: z.into_tensor() }),
     }
 }
 

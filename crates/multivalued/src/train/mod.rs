@@ -4,6 +4,7 @@ mod ahead;
 mod assign;
 mod census;
 pub mod checkpoint;
+mod codebook_step;
 #[cfg(test)]
 mod divergence;
 mod exchange;
