@@ -3,17 +3,21 @@
 
 #[cfg(test)]
 mod cuda;
+mod host;
 mod order;
 mod resident;
+
+pub(crate) use host::{HostBatch, Sent};
 
 use crate::collective::Ranks;
 use crate::recipe::Recipe;
 use crate::{Error, Result};
+use host::Frame;
 use multivalued_data::augment::{Augmentation, Drawn};
 use multivalued_data::draw::Draw;
 use multivalued_data::metric::overlap::iou;
 use multivalued_data::{Annotation, Case, CaseList, Image, Mask};
-use multivalued_engine::{Device, Stage, Tensor};
+use multivalued_engine::{Device, Tensor};
 use order::Order;
 use rayon::prelude::*;
 use resident::Resident;
@@ -68,37 +72,6 @@ pub(crate) struct Batch {
     pub cases: Vec<usize>,
     /// Which of them this batch has: all, or a rank's part.
     pub own: Range<usize>,
-}
-
-/// A batch in this machine's memory.
-pub(crate) struct HostBatch {
-    images: Vec<f32>,
-    /// Values of 0 and 1.
-    annotations: Vec<u8>,
-    /// Height and width.
-    size: [usize; 2],
-    areas: Vec<f32>,
-    frame: Frame,
-}
-
-/// A batch on its way to a device.
-pub(crate) struct Sent {
-    stage: Stage,
-    /// The images' shape.
-    images: [usize; 4],
-    /// The annotations' shape.
-    annotations: [usize; 2],
-    areas: Vec<f32>,
-    frame: Frame,
-}
-
-/// What a batch is besides its pixels.
-struct Frame {
-    weights: Vec<f32>,
-    per_image: usize,
-    /// Of all ranks.
-    cases: Vec<usize>,
-    own: Range<usize>,
 }
 
 /// Pixels with channels interleaved, as the engine wants them.
@@ -343,48 +316,6 @@ impl TrainingSet {
             }
         }
         (Frame { weights, per_image, cases, own }, drawn)
-    }
-}
-
-impl HostBatch {
-    /// The batch on a device.
-    pub fn on(self, device: &Device) -> Batch {
-        self.send(Stage::new(device)).received().0
-    }
-
-    /// Begins to send it to a device.
-    pub fn send(self, mut stage: Stage) -> Sent {
-        // Annotations as bytes: a quarter crosses.
-        stage.send(&self.images, &self.annotations);
-        let (images, annotations) = (self.image_shape(), self.annotation_shape());
-        Sent { stage, images, annotations, areas: self.areas, frame: self.frame }
-    }
-
-    fn image_shape(&self) -> [usize; 4] {
-        let (count, [height, width]) = (self.frame.own.len(), self.size);
-        [count, height, width, self.images.len() / (count * height * width)]
-    }
-
-    fn annotation_shape(&self) -> [usize; 2] {
-        let rows = self.frame.weights.len();
-        [rows, self.annotations.len() / rows]
-    }
-}
-
-impl Sent {
-    /// The batch, and the stage that brought it, free for another.
-    pub fn received(self) -> (Batch, Stage) {
-        let Self { stage, images, annotations, areas, frame } = self;
-        let images = stage.values(images);
-        let areas = Tensor::from_slice(&images.device(), [areas.len()], &areas);
-        (frame.with(images, stage.bytes(annotations), areas), stage)
-    }
-}
-
-impl Frame {
-    fn with(self, images: Tensor, annotations: Tensor, areas: Tensor) -> Batch {
-        let Self { weights, per_image, cases, own } = self;
-        Batch { images, annotations, weights, per_image, areas, cases, own }
     }
 }
 

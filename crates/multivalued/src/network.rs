@@ -114,8 +114,10 @@ impl Network {
         let (tape, alone) = (Tape::timed(self.parameters()), Ranks::alone());
         let losses: Losses = match &self.0 {
             Kind::Multivalued(model) => forward(model, &tape, recipe, batch, progress, &alone).losses,
-            Kind::ProbabilisticUnet(network) => network.step_losses(&tape, recipe, batch, number, &alone),
-            Kind::Unet(network) => network.losses(&tape, recipe, batch),
+            Kind::ProbabilisticUnet(network) => {
+                network.step_losses(&tape, recipe, batch, number, progress, &alone)
+            }
+            Kind::Unet(network) => network.losses(&tape, recipe, batch, progress),
         };
         let total = losses.total();
         tape.listed(&total).1

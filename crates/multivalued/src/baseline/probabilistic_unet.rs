@@ -69,7 +69,7 @@ impl ProbabilisticUnet {
         among: Among,
     ) -> StepResult {
         let tape = Tape::recording(&self.parameters);
-        let losses = self.step_losses(&tape, recipe, batch, step, among.ranks);
+        let losses = self.step_losses(&tape, recipe, batch, step, progress, among.ranks);
         let rate = learning_rate(&recipe.train, step, progress);
         descend(tape, losses, &mut self.parameters, adam, rate, (batch, among))
     }
@@ -81,31 +81,30 @@ impl ProbabilisticUnet {
         recipe: &Recipe,
         batch: &Batch,
         step: u64,
+        progress: f32,
         ranks: &Ranks,
     ) -> Losses {
-        let mut draw = Draw::new(recipe.train.seed, &["latent"], step);
-        if ranks.are_alone() {
-            return self.losses(tape, batch, &mut draw);
-        }
-        // The noise of a pair is that of its place in the whole batch, where every image has as many rows.
-        let (own, all) = (batch.per_image, of_all_ranks(ranks, batch.per_image, 0).0);
+        let draw = Draw::new(recipe.train.seed, &["latent"], step);
+        self.losses(tape, recipe, batch, progress, self.noise_of_pairs(batch, draw, ranks))
+    }
+
+    /// [pairs, latent dimensions]: the noise of a pair is that of its place in the whole batch, where every image has
+    /// as many rows.
+    fn noise_of_pairs(&self, batch: &Batch, mut draw: Draw, ranks: &Ranks) -> Tensor {
         let latent = self.method.latent_dim;
+        if ranks.are_alone() {
+            return noise(&self.device, batch.annotations.shape()[0], latent, &mut draw);
+        }
+        let (own, all) = (batch.per_image, of_all_ranks(ranks, batch.per_image, 0).0);
         (0..batch.own.start * all * latent).for_each(|_| _ = draw.bell());
         let image: Vec<f32> = (0..batch.own.len() * all * latent).map(|_| draw.bell() as f32).collect();
         let noise: Vec<f32> =
             image.chunks_exact(all * latent).flat_map(|rows| rows[..own * latent].iter().copied()).collect();
-        let noise = Tensor::from_slice(&self.device, [batch.own.len() * own, latent], &noise);
-        self.losses_by(tape, batch, noise)
+        Tensor::from_slice(&self.device, [batch.own.len() * own, latent], &noise)
     }
 
-    /// The evidence bound, negated, of a batch's pairs of image and annotation.
-    pub(super) fn losses(&self, tape: &Tape, batch: &Batch, draw: &mut Draw) -> Losses {
-        let pairs = batch.annotations.shape()[0];
-        self.losses_by(tape, batch, noise(&self.device, pairs, self.method.latent_dim, draw))
-    }
-
-    /// The same by given noise [pairs, latent dimensions].
-    fn losses_by(&self, tape: &Tape, batch: &Batch, noise: Tensor) -> Losses {
+    /// The evidence bound, negated, of a batch's pairs of image and annotation, by noise [pairs, latent dimensions].
+    fn losses(&self, tape: &Tape, recipe: &Recipe, batch: &Batch, progress: f32, noise: Tensor) -> Losses {
         let images = Var::constant(batch.images.clone());
         let [_, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
         let pairs = batch.annotations.shape()[0];
@@ -127,9 +126,9 @@ impl ProbabilisticUnet {
         let shares = shares(batch);
         let reconstruction = cross_entropy_sum(&logits, &batch.annotations).mul(&shares).sum();
         let divergence = posterior.divergence_from(&prior).mul(&shares).sum();
-        let mut losses = Losses::default();
-        losses.add("reconstruction", 1.0, reconstruction);
-        losses.add("divergence", self.method.divergence, divergence);
+        let mut losses = Losses::new(recipe, progress);
+        losses.add("reconstruction", reconstruction);
+        losses.add("divergence", divergence);
         losses
     }
 

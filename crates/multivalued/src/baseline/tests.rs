@@ -2,13 +2,13 @@
 
 use super::{Losses, ProbabilisticUnet};
 use crate::batch::TrainingSet;
+use crate::collective::Ranks;
 use crate::fixture::{cases, tiny_recipe};
 use crate::network::Network;
 use crate::predict::predict_cases;
 use crate::recipe::{Recipe, Space};
 use crate::train::Trainer;
 use crate::{Error, Predictor};
-use multivalued_data::draw::Draw;
 use multivalued_data::{Case, Prediction};
 use multivalued_engine::{Device, Tape, Var};
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ fn reached(term: impl FnOnce(Losses) -> Var) -> Vec<String> {
         TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
     assert!(batch.per_image > 1, "several annotations an image are the harder case");
     let tape = Tape::recording(&network.parameters);
-    let term = term(network.losses(&tape, &batch, &mut Draw::new(1, &["test"], 0)));
+    let term = term(network.step_losses(&tape, &recipe, &batch, 0, 0.0, &Ranks::alone()));
     assert!(term.item().is_finite() && term.item() != 0.0, "the term is there: {}", term.item());
     let gradients = tape.backward(&term);
     let moved = |id| gradients.get(id).is_some_and(|g| g.to_vec().iter().any(|g| *g != 0.0));

@@ -64,14 +64,14 @@ impl Unet {
         among: Among,
     ) -> StepResult {
         let tape = Tape::recording(&self.parameters);
-        let losses = self.losses(&tape, recipe, batch);
+        let losses = self.losses(&tape, recipe, batch, progress);
         let rate = learning_rate(&recipe.train, step, progress);
         descend(tape, losses, &mut self.parameters, adam, rate, (batch, among))
     }
 
     /// The recipe's distance from the output to the mean of the image's annotations: with cross-entropy
     /// the same as the mean of the distances.
-    pub fn losses(&self, tape: &Tape, recipe: &Recipe, batch: &Batch) -> Losses {
+    pub fn losses(&self, tape: &Tape, recipe: &Recipe, batch: &Batch, progress: f32) -> Losses {
         let logits = self.logits(tape, &batch.images);
         let images = logits.shape()[0];
         let size = logits.shape().volume() / images;
@@ -81,8 +81,8 @@ impl Unet {
         let units: Vec<f32> = batch.areas.to_vec().iter().map(|area| area.max(0.02 * size as f32)).collect();
         let reconstruction =
             loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &units).mean();
-        let mut losses = Losses::default();
-        losses.add("reconstruction", 1.0, reconstruction);
+        let mut losses = Losses::new(recipe, progress);
+        losses.add("reconstruction", reconstruction);
         losses
     }
 

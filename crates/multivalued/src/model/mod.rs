@@ -13,7 +13,7 @@ mod simplex_etf;
 mod strips;
 
 pub(crate) use blocks::{Init, Linear, NORM_EPSILON, norm_groups};
-pub(crate) use codebook::{Codebook, Update, mean_inner_product, orthogonality_threshold};
+pub(crate) use codebook::{Codebook, Update, Updated, mean_inner_product, orthogonality_threshold};
 pub(crate) use empty_head::EmptyHead;
 pub(crate) use generator::{Decoded, Generator};
 pub(crate) use image_encoder::ImageEncoder;

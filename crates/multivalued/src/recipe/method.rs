@@ -1,6 +1,21 @@
-//! Which method a recipe trains, and what the baselines need besides the common keys.
+//! `[method]`: which method a recipe trains, and what the baselines need besides the common keys.
 
+use super::table::{MOST_WEIGHT, recipe_table};
 use serde::{Deserialize, Serialize};
+
+recipe_table! {
+    /// The method, and the keys of the Probabilistic U-Net.
+    method: MethodRecipe {
+        /// what is trained: `"multivalued"`, or a baseline, `"probabilistic-unet"` or `"unet"`; a baseline
+        /// takes no `assignment` and no code of `model`, the Probabilistic U-Net no `loss`
+        kind: MethodKind = MethodKind::Multivalued, paper "all but unet";
+        /// dimensions of the Probabilistic U-Net's latent space
+        latent_dim: usize = 6, [1, 1024], paper "6 (Kohl et al.)";
+        /// β, weight of its divergence of posterior from prior, beside a cross-entropy that is summed over
+        /// pixels
+        divergence: f32 = 10.0, [0, MOST_WEIGHT], paper "10 (Kohl et al.)";
+    }
+}
 
 /// The methods that the same commands train, predict with and evaluate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,22 +27,4 @@ pub enum MethodKind {
     ProbabilisticUnet,
     /// One output of probability one.
     Unet,
-}
-
-/// The method, and the keys of the Probabilistic U-Net.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct MethodRecipe {
-    /// What is trained.
-    pub kind: MethodKind,
-    /// Dimensions of the latent space.
-    pub latent_dim: usize,
-    /// β: weight of the divergence of the posterior from the prior.
-    pub divergence: f32,
-}
-
-impl Default for MethodRecipe {
-    fn default() -> Self {
-        Self { kind: MethodKind::Multivalued, latent_dim: 6, divergence: 10.0 }
-    }
 }

@@ -1,7 +1,8 @@
 //! Which code is responsible for which annotation, and the distances that follow: by outputs (the paper's E_2) or by
 //! embeddings (E_3).
 
-use super::schedule::{Weights, rule};
+use super::schedule::rule;
+use super::terms::Losses;
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::Batch;
 use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
@@ -23,8 +24,16 @@ pub(super) struct Assigned {
     pub overlap: Option<Var>,
     /// For the energy score: outputs of these codes for every image.
     pub outputs: Option<(Compared, Vec<usize>)>,
-    /// What the codebook's average follows: responsibilities [pairs, code_count] and embeddings.
-    pub followed: Option<(Vec<f32>, Tensor)>,
+    /// What the codebook's average follows.
+    pub followed: Option<Followed>,
+}
+
+/// Pairs of image and annotation, as the codebook sees them.
+pub(super) struct Followed {
+    /// [pairs, code_count]
+    pub responsibilities: Vec<f32>,
+    /// [pairs, code_dim]
+    pub embeddings: Tensor,
 }
 
 /// Assigns annotations as the recipe says.
@@ -35,15 +44,15 @@ pub(super) fn assign(
     encoded: &Encoded,
     batch: &Batch,
     progress: f32,
-    weights: Weights,
+    losses: &Losses,
     ranks: &Ranks,
 ) -> Assigned {
     match recipe.assignment.space {
         Space::Output => {
             let rule = rule(&recipe.assignment, progress);
-            assign_by_output(model, tape, recipe, encoded, batch, rule, weights)
+            assign_by_output(model, tape, recipe, encoded, batch, rule, losses)
         }
-        Space::Embedding => assign_by_embedding(model, tape, recipe, encoded, batch, weights, ranks),
+        Space::Embedding => assign_by_embedding(model, tape, recipe, encoded, batch, losses, ranks),
     }
 }
 
@@ -58,7 +67,7 @@ fn assign_by_output(
     encoded: &Encoded,
     batch: &Batch,
     rule: Rule,
-    weights: Weights,
+    losses: &Losses,
 ) -> Assigned {
     let (images, k) = (encoded.batch, batch.per_image);
     let codes = model.active_codes();
@@ -115,8 +124,8 @@ fn assign_by_output(
     let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &row_units);
     let masses: Vec<f32> = masses.iter().map(|mass| mass / images as f32).collect();
     let masses = Var::constant(Tensor::from_slice(device, [images * j], &masses));
-    let compared =
-        (weights.overlap > 0.0 || weights.energy > 0.0).then(|| compared(model, &logits, batch, images));
+    let compared = (losses.counts("overlap") || losses.counts("energy"))
+        .then(|| compared(model, &logits, batch, images));
     Assigned {
         reconstruction: distance.mul(&masses).sum(),
         targets,
@@ -128,7 +137,7 @@ fn assign_by_output(
         commitment: None,
         overlap: compared
             .as_ref()
-            .filter(|_| weights.overlap > 0.0)
+            .filter(|_| losses.counts("overlap"))
             .map(|compared| compared.overlap(&shares)),
         outputs: compared.map(|compared| (compared, codes)),
         followed: None,
@@ -146,7 +155,7 @@ fn assign_by_embedding(
     recipe: &Recipe,
     encoded: &Encoded,
     batch: &Batch,
-    weights: Weights,
+    losses: &Losses,
     ranks: &Ranks,
 ) -> Assigned {
     let pair_encoder = model.pair_encoder.as_ref().expect("the recipe's assignment made a pair encoder");
@@ -177,7 +186,7 @@ fn assign_by_embedding(
     let size = logits.shape().volume() / rows;
     let units: Vec<f32> = (0..rows).map(|row| read[0][row / k].max(0.02 * size as f32)).collect();
     let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, &batch.annotations, &units);
-    let overlap = (weights.overlap > 0.0).then(|| compared(model, &logits, batch, rows));
+    let overlap = (losses.counts("overlap")).then(|| compared(model, &logits, batch, rows));
     let overlap = overlap.map(|compared| compared.overlap(&batch.weights).scale(k as f32));
     let shares: Vec<f32> = batch.weights.iter().map(|weight| weight / encoded.batch as f32).collect();
     let shares = Var::constant(Tensor::from_slice(model.device(), [rows], &shares));
@@ -195,7 +204,7 @@ fn assign_by_embedding(
         commitment: Some(z.squared_error(&c).mul(&shares).sum()),
         overlap,
         outputs: None,
-        followed: Some((responsibilities, z.into_tensor())),
+        followed: Some(Followed { responsibilities, embeddings: z.into_tensor() }),
     }
 }
 

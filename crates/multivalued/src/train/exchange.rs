@@ -1,5 +1,5 @@
 //! What the ranks of a training tell each other in a step: everything at once, in one run of values, between the way
-//! back and the update. The table of what is in it, and why, is in ARCHITECTURE.md, "Many ranks".
+//! back and the update. The table of what is in it is in docs/cluster.md, "What is added up, and why".
 //!
 //! Alone nothing is copied, and nobody is asked.
 

@@ -1,7 +1,7 @@
-//! Everything that changes over a training, as pure functions of how far it is (0 to 1).
+//! What changes over a training, as pure functions of how far it is (0 to 1); the weights of the loss are in `terms.rs`.
 
 use crate::assignment::Rule;
-use crate::recipe::{AssignmentRecipe, RateSchedule, Recipe, TrainRecipe};
+use crate::recipe::{AssignmentRecipe, RateSchedule, TrainRecipe};
 
 /// The learning rate of a step.
 ///
@@ -31,32 +31,6 @@ pub(crate) fn rule(recipe: &AssignmentRecipe, progress: f32) -> Rule {
     }
     let ratio = recipe.temperature_end / recipe.temperature_start;
     Rule::Soft { temperature: recipe.temperature_start * ratio.powf(progress / recipe.anneal_until) }
-}
-
-/// The weights of the loss terms at some point of the training.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Weights {
-    pub reconstruction: f32,
-    pub cross_entropy: f32,
-    pub emptiness: f32,
-    pub commitment: f32,
-    pub overlap: f32,
-    pub energy: f32,
-}
-
-/// Paper: §4.1, the cross-entropy is left out of the first epochs (`loss.cross_entropy_from`).
-pub(crate) fn weights(recipe: &Recipe, progress: f32) -> Weights {
-    let loss = &recipe.loss;
-    let finishing = loss.energy > 0.0 && progress >= loss.energy_from;
-    Weights {
-        reconstruction: if finishing { loss.reconstruction_with_energy } else { 1.0 },
-        cross_entropy: if progress >= loss.cross_entropy_from { loss.cross_entropy } else { 0.0 },
-        emptiness: loss.emptiness,
-        commitment: loss.commitment,
-        // While codes still share all annotations, each would be drawn to the same middle.
-        overlap: if progress >= recipe.assignment.anneal_until { loss.overlap } else { 0.0 },
-        energy: if finishing { loss.energy } else { 0.0 },
-    }
 }
 
 #[cfg(test)]

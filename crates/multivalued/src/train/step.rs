@@ -18,14 +18,15 @@ mod parity;
 #[cfg(test)]
 mod routing;
 
-use super::assign::{Assigned, assign, compared};
+use super::assign::{Assigned, Followed, assign, compared};
+use super::codebook_step::CodebookStep;
 use super::exchange::{Among, Part};
 use super::reading::{StepResult, update_and_read};
-use super::schedule::{learning_rate, weights};
+use super::schedule::learning_rate;
 use super::terms::Losses;
 use crate::batch::Batch;
 use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
-use crate::model::{Encoded, Model, Update, orthogonality_threshold};
+use crate::model::{Encoded, Model};
 use crate::recipe::Recipe;
 use multivalued_engine::{Adam, Tape, Tensor, Var};
 
@@ -41,23 +42,16 @@ pub(crate) fn step(
     let tape = Tape::recording(&model.parameters);
     let Forward { losses, h, targets, followed } =
         forward(model, &tape, recipe, batch, progress, among.ranks);
-    let total = losses.total();
+    let (total, h_width) = (losses.total(), h.shape().last());
     let gradients = among.gradients(tape, &total, batch);
-    // Codes that are trained by gradient do not follow.
-    let followed = followed.filter(|_| !model.recipe.train_codes);
-    let (rule, h_width) = (codebook_rule(model, recipe), h.shape().last());
-    let follows = followed.is_some();
-    let statistics = followed.filter(|_| rule.decay.is_some());
-    let statistics = statistics.map(|(responsibilities, z)| model.codebook.statistics(&responsibilities, &z));
     let total = total.into_tensor();
+    let (codebook, statistics) = CodebookStep::new(model, recipe, followed);
     let mut whole = among.whole(batch, Part { gradients, total, losses, statistics, h: Some(h), targets });
-    // What needs memory comes before the parameters move.
-    let statistics = whole.statistics.take();
-    let codebook = follows.then(|| model.codebook.update(&model.parameters, statistics, &rule));
+    let codebook = codebook.prepared(model, whole.statistics.take());
     let rate = learning_rate(&recipe.train, step, progress);
     let mut read = update_and_read(adam, &mut model.parameters, whole, rate);
-    if let Some(updated) = codebook.filter(|_| read.moved) {
-        read.terms.covariance = model.codebook.set(&mut model.parameters, updated).loss;
+    if read.moved {
+        read.terms.covariance = codebook.applied(model);
     }
     StepResult::with_codes(read, h_width, model.recipe.code_count)
 }
@@ -70,7 +64,7 @@ pub(crate) struct Forward {
     /// [images, code_count]: what the classifier should say.
     targets: Vec<f32>,
     /// What the codebook's average follows.
-    followed: Option<(Vec<f32>, Tensor)>,
+    followed: Option<Followed>,
 }
 
 /// Encodes, assigns, and computes every term.
@@ -82,27 +76,26 @@ pub(crate) fn forward(
     progress: f32,
     ranks: &Ranks,
 ) -> Forward {
-    let weights = weights(recipe, progress);
+    let mut losses = Losses::new(recipe, progress);
     let encoded = model.encode(tape, &Var::constant(batch.images.clone()));
-    let assigned = assign(model, tape, recipe, &encoded, batch, progress, weights, ranks);
+    let assigned = assign(model, tape, recipe, &encoded, batch, progress, &losses, ranks);
     let shape = [encoded.batch, model.recipe.code_count];
     let targets = Tensor::from_slice(model.device(), shape, &assigned.targets);
 
-    let mut losses = Losses::default();
-    losses.add("reconstruction", weights.reconstruction, assigned.reconstruction.clone());
-    losses.add("cross_entropy", weights.cross_entropy, encoded.logits.cross_entropy_soft(&targets).mean());
+    losses.add("reconstruction", assigned.reconstruction.clone());
+    losses.add("cross_entropy", encoded.logits.cross_entropy_soft(&targets).mean());
     if let Some(empty) = &encoded.empty {
         let targets = Tensor::from_slice(model.device(), [encoded.batch, 1], &assigned.empty_targets);
-        losses.add("emptiness", weights.emptiness, empty.bce_with_logits(&targets).mean());
+        losses.add("emptiness", empty.bce_with_logits(&targets).mean());
     }
     if let Some(commitment) = &assigned.commitment {
-        losses.add("commitment", weights.commitment, commitment.clone());
+        losses.add("commitment", commitment.clone());
     }
     if let Some(overlap) = &assigned.overlap {
-        losses.add("overlap", weights.overlap, overlap.clone());
+        losses.add("overlap", overlap.clone());
     }
-    if weights.energy > 0.0 {
-        losses.add("energy", weights.energy, energy(model, tape, recipe, &encoded, &assigned, batch, ranks));
+    if losses.counts("energy") {
+        losses.add("energy", energy(model, tape, recipe, &encoded, &assigned, batch, ranks));
     }
     let Assigned { targets, followed, .. } = assigned;
     Forward { losses, h: encoded.h.into_tensor(), targets, followed }
@@ -146,14 +139,4 @@ fn energy(
         empty = empty.map(|empty| empty.stop_gradient());
     }
     compared.energy_score(&probabilities, empty.as_ref(), &batch.weights).mean()
-}
-
-/// How C moves after the step: the moving average, then the covariance step.
-fn codebook_rule(model: &Model, recipe: &Recipe) -> Update {
-    let fixed = recipe.loss.average_decay >= 1.0;
-    Update {
-        decay: (!fixed).then_some(recipe.loss.average_decay),
-        threshold: orthogonality_threshold(model.recipe.code_dim),
-        step: if fixed { 0.0 } else { recipe.loss.covariance },
-    }
 }
