@@ -187,7 +187,7 @@ impl Network {
         let deepest = features.last().expect("at least one level");
         let mut decoded = deepest.clone();
         for (block, skip) in self.decoder.iter().zip(features.iter().rev().skip(1)) {
-            decoded = block.forward(tape, &decoded.resize_beside(skip, Corners::HalfPixel));
+            decoded = block.forward(tape, &decoded.resize_concat(skip, Corners::HalfPixel));
         }
         let (weight, bias) = self.classifier;
         let logits = deepest.global_average_pool().linear(&tape.get(weight), &tape.get(bias));

@@ -8,7 +8,7 @@ pub(crate) mod shapes;
 
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::views::{Placement, WaysBack};
+use crate::views::{InverseViews, Placement};
 pub(crate) use shapes::{Channels, ConvShape, Element, Epilogue, LayersShape, NormShape, ResizeShape};
 
 /// A device's kernels.
@@ -119,17 +119,17 @@ pub(crate) trait Images {
         to: Element,
         bias: bool,
     ) -> (Tensor, Tensor, Option<Tensor>) {
-        conv_backward_by_parts(self, shape, [x, dy, weight], epilogue, to, bias)
+        conv_backward_unfused(self, shape, [x, dy, weight], epilogue, to, bias)
     }
     /// With the channels of `beside` after its own, where there are images beside.
     fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>) -> Tensor;
-    /// The gradient of x added to what has come `so_far`, kept only where the mask is positive; both optional. All of
+    /// The gradient of x added to what has come `accumulated`, kept only where the mask is positive; both optional. All of
     /// one type.
     fn resize_backward(
         &self,
         shape: ResizeShape,
         dy: Channels,
-        so_far: Option<Channels>,
+        accumulated: Option<Channels>,
         mask: Option<&Tensor>,
     ) -> Tensor;
     /// In f32 where the images' types differ.
@@ -150,7 +150,7 @@ pub(crate) trait Images {
     fn broadcast_pixels(&self, rows: &Tensor, shape: Shape, divisor: f32, to: Element) -> Tensor;
 }
 
-/// The layers of a head, a stretch of pixels at a time. `operands`: the image, the samples' bias, and weight and bias of
+/// The layers of a head, a chunk of pixels at a time. `operands`: the image, the samples' bias, and weight and bias of
 /// every layer; all in f32.
 pub(crate) trait PixelLayers {
     /// The last layer's values, [batch·repeats, height, width, outputs].
@@ -160,7 +160,7 @@ pub(crate) trait PixelLayers {
 }
 
 /// [`Images::conv_backward`] by one kernel after the other.
-pub(crate) fn conv_backward_by_parts(
+pub(crate) fn conv_backward_unfused(
     kernels: &(impl Images + ?Sized),
     shape: ConvShape,
     [x, dy, weight]: [&Tensor; 3],
@@ -179,7 +179,7 @@ pub(crate) trait Views {
     fn move_images(&self, x: &Tensor, placements: &[Placement]) -> Tensor;
     /// The mean of outputs [images·views·repeats, …] over the views of an image that show a pixel, added to what came
     /// before; in f32.
-    fn mean_of_views(&self, outputs: &Tensor, ways: &WaysBack, before: Option<Tensor>) -> Tensor;
+    fn mean_of_views(&self, outputs: &Tensor, ways: &InverseViews, before: Option<Tensor>) -> Tensor;
     /// The masks of logits, [masks, classes, parts]: sixteen pixels in a value, as a whole number whose lowest bit is
     /// the first pixel; parts of whole words of 64 pixels. And one value that is not zero where a logit is not finite.
     /// `with_pixels`: of a mask that would be empty, the pixels near its highest logit.
@@ -189,7 +189,7 @@ pub(crate) trait Views {
 /// Normalisation.
 pub(crate) trait Norms {
     /// `relu((x − mean) / √(variance + ε) · scale + shift + residual)`, residual and relu optional; and what the
-    /// way back needs of the groups, [batch·groups, 2].
+    /// backward pass needs of the groups, [batch·groups, 2].
     fn group_norm(
         &self,
         shape: NormShape,
@@ -208,7 +208,7 @@ pub(crate) trait Norms {
         scale: &Tensor,
         statistics: &Tensor,
     ) -> [Tensor; 3];
-    /// The normalised batch, mean and variance of each feature, and what the way back needs of them. All in f32, as the
+    /// The normalised batch, mean and variance of each feature, and what the backward pass needs of them. All in f32, as the
     /// kernels below.
     fn batch_norm(&self, x: &Tensor, epsilon: f32) -> [Tensor; 4];
     fn batch_norm_backward(&self, y: &Tensor, dy: Tensor, statistics: &Tensor, epsilon: f32) -> Tensor;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`tensor`], [`shape`] | values with a shape on a device; buffers reused from step to step |
 //! | [`tape`] | [`Tape`] records what is done to parameters, [`Tape::backward`] gives their gradients |
-//! | `op` | the operations, as methods of [`Var`]: shape rule, forward and one way back, each once for all devices |
+//! | `op` | the operations, as methods of [`Var`]: shape rule, forward and one backward pass, each once for all devices |
 //! | `backend` | the kernels that operations are written over |
 //! | `views` | views of images moved and moved back, and masks as bits |
 //! | [`joined`] | many tensors as one run of values, and its memory |
@@ -63,4 +63,4 @@ pub use stage::Stage;
 pub use tape::listing::Listed;
 pub use tape::{Gradients, Tape, Var};
 pub use tensor::{Device, Tensor};
-pub use views::{NEAR_HIGHEST, PackedMasks, Placement, WaysBack};
+pub use views::{InverseViews, NEAR_HIGHEST, PackedMasks, Placement};

@@ -12,7 +12,7 @@
 //! intermediate is freed as soon as the caller drops it.
 //!
 //! What is recorded is data: an [`Op`] with what it saved, the places of its operands, and the shape of its result.
-//! So the recorded step can be looked at before it is walked back ([`peephole`]), and be listed ([`listing`]).
+//! So the recorded step can be looked at before its backward pass ([`peephole`]), and be listed ([`listing`]).
 
 pub(crate) mod flow;
 pub mod listing;

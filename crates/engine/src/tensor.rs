@@ -69,7 +69,7 @@ impl Device {
     }
 
     /// Whether it computes beside this machine's processor, which can prepare what comes next meanwhile.
-    pub fn computes_beside(&self) -> bool {
+    pub fn is_asynchronous(&self) -> bool {
         matches!(self, Self::Cuda(_))
     }
 

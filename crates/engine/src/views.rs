@@ -39,7 +39,7 @@ pub(crate) const WORD: usize = 64;
 
 /// How outputs of views become outputs of images.
 #[derive(Debug, Clone)]
-pub struct WaysBack<'a> {
+pub struct InverseViews<'a> {
     /// For every view of an image, where its pixels are found in the view.
     pub back: &'a [Placement],
     /// Which of the views the outputs are of.
@@ -67,9 +67,9 @@ impl Tensor {
     ///
     /// # Shapes
     /// [images·views·repeats, height, width, channels] → [images·repeats, height, width, channels]
-    pub fn mean_of_views(&self, ways: &WaysBack, before: Option<Self>) -> Self {
+    pub fn mean_of_views(&self, ways: &InverseViews, before: Option<Self>) -> Self {
         let [outputs, height, width, channels] = self.shape().image("the mean of views");
-        let WaysBack { back, views, repeats } = ways;
+        let InverseViews { back, views, repeats } = ways;
         let each = views.len() * repeats;
         assert!(
             views.end <= back.len() && each > 0 && outputs.is_multiple_of(each),
@@ -143,7 +143,7 @@ mod tests {
         Tensor::from_slice(&Device::cpu(), shape, &values)
     }
 
-    /// x from y and y from −x, the way back, and by the same hand a turn by a few degrees.
+    /// x from y and y from −x, the backward pass, and by the same hand a turn by a few degrees.
     fn turns(side: usize) -> [[Placement; 2]; 2] {
         let last = side as f64 - 1.0;
         let there = Placement { from: [0.0, last], matrix: [[0.0, 1.0], [-1.0, 0.0]] };
@@ -165,7 +165,7 @@ mod tests {
             assert_eq!(turned[at(2 * n, y, x)], values[at(n, y, x)]);
             assert_eq!(turned[at(2 * n + 1, y, x)], values[at(n, 2 - x, y)]);
         }
-        let ways = WaysBack { back: &[Placement::STILL, back], views: 0..2, repeats: 1 };
+        let ways = InverseViews { back: &[Placement::STILL, back], views: 0..2, repeats: 1 };
         let again = Tensor::from_slice(&Device::cpu(), [4, 3, 3, 2], &turned).mean_of_views(&ways, None);
         assert_eq!(again.to_vec(), values);
     }
@@ -176,7 +176,7 @@ mod tests {
         let back = [Placement::STILL, quarter, back, there];
         // Three outputs of each view of two images.
         let outputs = image([2 * 4 * 3, 9, 9, 2]);
-        let all = outputs.mean_of_views(&WaysBack { back: &back, views: 0..4, repeats: 3 }, None);
+        let all = outputs.mean_of_views(&InverseViews { back: &back, views: 0..4, repeats: 3 }, None);
         let values = outputs.to_vec();
         let size = 9 * 9 * 2;
         for n in 0..2 {
@@ -184,7 +184,7 @@ mod tests {
             for views in [0..1, 1..3, 3..4] {
                 let own = &values[(n * 4 + views.start) * 3 * size..(n * 4 + views.end) * 3 * size];
                 let part = Tensor::from_slice(&Device::cpu(), [views.len() * 3, 9, 9, 2], own);
-                sum = Some(part.mean_of_views(&WaysBack { back: &back, views, repeats: 3 }, sum));
+                sum = Some(part.mean_of_views(&InverseViews { back: &back, views, repeats: 3 }, sum));
             }
             assert_eq!(sum.unwrap().to_vec(), all.to_vec()[n * 3 * size..(n + 1) * 3 * size]);
         }
@@ -196,7 +196,8 @@ mod tests {
         let back = [Placement::STILL, Placement { matrix: [[2.0, 0.0], [0.0, 2.0]], ..Placement::STILL }];
         let outputs: Vec<f32> = [[1.0; 16], [3.0; 16]].concat();
         let outputs = Tensor::from_slice(&Device::cpu(), [2, 4, 4, 1], &outputs);
-        let mean = outputs.mean_of_views(&WaysBack { back: &back, views: 0..2, repeats: 1 }, None).to_vec();
+        let mean =
+            outputs.mean_of_views(&InverseViews { back: &back, views: 0..2, repeats: 1 }, None).to_vec();
         let shown = |at: usize| at % 4 < 2 && at / 4 < 2;
         assert!((0..16).all(|at| mean[at] == if shown(at) { 2.0 } else { 1.0 }), "{mean:?}");
     }

@@ -118,18 +118,18 @@ fn a_wrong_shape_is_named_with_the_shape_it_should_fit() {
             ["[2, 5, 3, 4]", "0x2"],
         ),
         (
-            "resize_beside: image",
-            Box::new(move || _ = image().resize_beside(&var(&[5, 3]), Corners::Aligned)),
+            "resize_concat: image",
+            Box::new(move || _ = image().resize_concat(&var(&[5, 3]), Corners::Aligned)),
             ["[5, 3]", "[batch, height, width, channels]"],
         ),
         (
-            "resize_beside: batch",
-            Box::new(move || _ = image().resize_beside(&var(&[3, 5, 3, 4]), Corners::Aligned)),
+            "resize_concat: batch",
+            Box::new(move || _ = image().resize_concat(&var(&[3, 5, 3, 4]), Corners::Aligned)),
             ["[2, 5, 3, 4]", "[3, 5, 3, 4]"],
         ),
         (
-            "resize_beside: size",
-            Box::new(move || _ = image().resize_beside(&var(&[2, 0, 3, 4]), Corners::Aligned)),
+            "resize_concat: size",
+            Box::new(move || _ = image().resize_concat(&var(&[2, 0, 3, 4]), Corners::Aligned)),
             ["[2, 5, 3, 4]", "0x3"],
         ),
         (
@@ -316,8 +316,8 @@ fn sizes_whose_product_overflows_are_refused_by_every_operation() {
             ["[1, 0, 2, 4]", "4x4"],
         ),
         (
-            "resize_beside: the product",
-            Box::new(move || _ = var(&[0, 2, 2, 2]).resize_beside(&wide(), Corners::HalfPixel)),
+            "resize_concat: the product",
+            Box::new(move || _ = var(&[0, 2, 2, 2]).resize_concat(&wide(), Corners::HalfPixel)),
             ["[0, 1073741824, 1073741824, 3]", "at most"],
         ),
         (
@@ -358,7 +358,7 @@ fn tensors_without_values_pass_through_the_operations() {
     assert_eq!(*parts[0].conv2d(&var(&[3, 3, 8, 16]), None).shape(), [0, 4, 4, 16]);
     assert_eq!(*parts[0].resize_bilinear(1 << 40, 2, Corners::Aligned).shape(), [0, 1 << 40, 2, 8]);
     assert_eq!(*Var::concat_channels(&[&parts[0], &parts[1]]).shape(), [0, 4, 4, 16]);
-    assert_eq!(*parts[0].resize_beside(&var(&[0, 2, 3, 5]), Corners::Aligned).shape(), [0, 2, 3, 13]);
+    assert_eq!(*parts[0].resize_concat(&var(&[0, 2, 3, 5]), Corners::Aligned).shape(), [0, 2, 3, 13]);
     assert_eq!(*var(&[2, 3, 3, 0]).add_sample_bias(&var(&[4, 0])).shape(), [4, 3, 3, 0]);
     assert_eq!(*var(&[3, 5]).matmul(&var(&[5, 0])).shape(), [3, 0]);
     assert_eq!(var(&[2, 0]).matmul(&var(&[0, 2])).tensor().to_vec(), [0.0; 4]);

@@ -73,7 +73,7 @@ fn gradients_of_levels(apart: impl Fn(Var) -> Var, join: impl Fn(&Var, &Var) -> 
 
 #[test]
 fn gradients_of_resized_and_joined_images_are_the_plain_ones() {
-    let fused = gradients_of_levels(|x| x, |x, beside| x.resize_beside(beside, Corners::HalfPixel));
+    let fused = gradients_of_levels(|x| x, |x, beside| x.resize_concat(beside, Corners::HalfPixel));
     let plain = gradients_of_levels(
         |x| x.reshape([x.shape().volume()]).reshape(x.shape()),
         |x, beside| {

@@ -8,7 +8,7 @@ use crate::error::caught;
 use crate::model::Model;
 use crate::predict::{predict_batch, tensor_of};
 use crate::recipe::{MethodKind, Recipe};
-use crate::train::{Among, Losses, StepResult, forward, step};
+use crate::train::{Losses, StepContext, StepResult, forward, step};
 use multivalued_data::{Image, Prediction};
 use multivalued_engine::{Adam, Device, Listed, Parameters, Tape, Tensor, Var};
 
@@ -94,7 +94,7 @@ impl Network {
         batch: &Batch,
         number: u64,
         progress: f32,
-        among: Among,
+        among: StepContext,
     ) -> StepResult {
         match &mut self.0 {
             Kind::Multivalued(model) => step(model, adam, recipe, batch, number, progress, among),

@@ -17,8 +17,8 @@ mod tests;
 mod views;
 
 pub(crate) use fit::fitted_temperature;
-pub(crate) use load::outputs_together;
-pub use load::views_together;
+pub(crate) use load::outputs_per_batch;
+pub use load::views_per_batch;
 pub(crate) use settle::{masks_of, settle};
 
 use crate::Result;
@@ -188,7 +188,7 @@ fn predict_images(
 /// among the codes that take part, renormalised after the drop; outputs that are (nearly) the same are
 /// merged, since N_x counts outputs and not codes. Where nothing reaches ε, the most probable code stays.
 pub(crate) fn predict_batch(model: &Model, recipe: &Recipe, images: &[Image]) -> Result<Vec<Prediction>> {
-    predict_in_turns(model, recipe, images, Load::of(model.device()).values)
+    predict_in_batches(model, recipe, images, Load::of(model.device()).values)
 }
 
 /// Images of one size as a tensor.
@@ -203,7 +203,7 @@ pub(crate) fn tensor_of(images: &[Image], device: &Device) -> Tensor {
 
 /// The same with so many values at once. Views beyond that are encoded one part after the other, and codes
 /// take turns. The device is waited for twice: for the probabilities, and for the masks' bits.
-fn predict_in_turns(
+fn predict_in_batches(
     model: &Model,
     recipe: &Recipe,
     images: &[Image],

@@ -58,6 +58,6 @@ pub struct Recipe {
 impl Recipe {
     /// Channels of an image by itself, without its neighbours.
     pub fn image_channels(&self) -> usize {
-        self.model.input_channels / self.data.slices_together()
+        self.model.input_channels / self.data.slices_per_input()
     }
 }

@@ -95,7 +95,7 @@ pub fn planned(
     tell_skipped(&skipped);
     let found = Fingerprint::of(&train)?;
     complain_lines(&table(&found, validation.len()));
-    let mut plan = Plan::new(&found, train.len(), validation.len(), device.computes_beside());
+    let mut plan = Plan::new(&found, train.len(), validation.len(), device.is_asynchronous());
     let DataRecipe { validation_share, normalise, resize, spacing, context, .. } = plan.recipe.data.clone();
     plan.recipe.data = DataRecipe { validation_share, normalise, resize, spacing, context, ..data.clone() };
     if let Some(model) = from {

@@ -157,7 +157,7 @@ impl Predict {
             tasks: &tasks,
             model: &model,
             fingerprint: fingerprint.as_ref(),
-            batch: if device.computes_beside() { BATCH_OF_GPU } else { BATCH_OF_PROCESSOR },
+            batch: if device.is_asynchronous() { BATCH_OF_GPU } else { BATCH_OF_PROCESSOR },
             keep: &keep,
             write: &|finished| output.write(finished),
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use multivalued::Limit;
-use multivalued::predict::views_together;
+use multivalued::predict::views_per_batch;
 use multivalued_data::files;
 use multivalued_data::memory::available;
 use multivalued_serve::{Files, Limits, Model, Options, Server};
@@ -167,7 +167,7 @@ impl Serve {
             token,
             hosts: self.hosts.clone(),
             origins: self.origins.clone(),
-            batch: views_together(&device),
+            batch: views_per_batch(&device),
             log: self.log == Log::Json,
             files: Some(files),
             limits,

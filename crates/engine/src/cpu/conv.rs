@@ -98,7 +98,7 @@ pub(crate) fn weight_gradient(
 
 /// Whether [`pointwise_backward`] takes a convolution: a 1x1 one, but of a single channel, which has a product of its
 /// own.
-pub(crate) fn goes_back_at_once(shape: ConvShape) -> bool {
+pub(crate) fn backward_is_fused(shape: ConvShape) -> bool {
     shape.kernel == 1 && shape.inputs > 1 && shape.outputs > 0
 }
 

@@ -4,7 +4,7 @@ use super::device::Cpu;
 use super::elementwise::for_each_row;
 use super::{conv, resize};
 use crate::backend::{
-    Channels, ConvShape, Element, Epilogue, Images, PixelLayers, ResizeShape, conv_backward_by_parts,
+    Channels, ConvShape, Element, Epilogue, Images, PixelLayers, ResizeShape, conv_backward_unfused,
 };
 use crate::shape::Shape;
 use crate::tensor::Tensor;
@@ -68,8 +68,8 @@ impl Images for Cpu {
         to: Element,
         bias: bool,
     ) -> (Tensor, Tensor, Option<Tensor>) {
-        if !conv::goes_back_at_once(shape) {
-            return conv_backward_by_parts(self, shape, [x, dy, weight], epilogue, to, bias);
+        if !conv::backward_is_fused(shape) {
+            return conv_backward_unfused(self, shape, [x, dy, weight], epilogue, to, bias);
         }
         let mut dw = self.filled(shape.weight_shape(), |_| ());
         let mut db = bias.then(|| self.filled([shape.outputs], |_| ()));
@@ -94,11 +94,12 @@ impl Images for Cpu {
         &self,
         shape: ResizeShape,
         dy: Channels,
-        so_far: Option<Channels>,
+        accumulated: Option<Channels>,
         mask: Option<&Tensor>,
     ) -> Tensor {
-        let (dy, so_far, mask) = (dy.values(), so_far.map(Channels::values), mask.map(Tensor::values));
-        self.filled(shape.image_shape(), |dx| resize::backward(self.isa, shape, dy, so_far, mask, dx))
+        let (dy, accumulated, mask) =
+            (dy.values(), accumulated.map(Channels::values), mask.map(Tensor::values));
+        self.filled(shape.image_shape(), |dx| resize::backward(self.isa, shape, dy, accumulated, mask, dx))
     }
 
     fn concat_channels(&self, images: &[&Tensor]) -> Tensor {

@@ -155,14 +155,14 @@ pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out:
     }
     let isa = isa.for_channels(n);
     let stride = n.next_multiple_of(isa.lanes());
-    let parts = Parts::new(m, STRETCH, k * stride);
+    let parts = Parts::new(m, CHUNK, k * stride);
     scratch::with(parts.count * k * stride, |partial| {
         let sums = Output::new(partial);
         for_each_task(parts.count, |part| {
             let rows = parts.range(part);
             let sum = sums.at(part * k * stride, k * stride);
-            for first in rows.clone().step_by(STRETCH) {
-                let chunk = first..(first + STRETCH).min(rows.end);
+            for first in rows.clone().step_by(CHUNK) {
+                let chunk = first..(first + CHUNK).min(rows.end);
                 add_products(isa, [a, b], [k, n], chunk, sum, first > rows.start);
             }
         });
@@ -171,7 +171,7 @@ pub(crate) fn matmul_tn(isa: Isa, a: &[f32], b: &[f32], k: usize, n: usize, out:
 }
 
 /// Rows at a time, so few that both operands stay in the first-level cache's neighbourhood.
-const STRETCH: usize = 256;
+const CHUNK: usize = 256;
 
 /// What some rows of `aᵀ · b` contribute to `sum` (rows as many values apart as whole vectors of `n` have), added to it
 /// or in its place.
@@ -201,8 +201,8 @@ pub(super) fn add_products(
     });
 }
 
-/// The way back through `y = x · w` with x [m, k] and w [k, n], of `[x, dy, wᵀ]`: `dx = epilogue(dy · wᵀ)`, and
-/// `dw = xᵀ · dy` as [`matmul_tn`] sums it, and where asked for `db` as [`column_sums`] does. All take a stretch of rows
+/// The backward pass through `y = x · w` with x [m, k] and w [k, n], of `[x, dy, wᵀ]`: `dx = epilogue(dy · wᵀ)`, and
+/// `dw = xᵀ · dy` as [`matmul_tn`] sums it, and where asked for `db` as [`column_sums`] does. All take a chunk of rows
 /// while it is in the cache.
 pub(crate) fn matmul_backward(
     isa: Isa,
@@ -216,17 +216,17 @@ pub(crate) fn matmul_backward(
     let m = x.len() / k;
     assert!(
         k > 1 && x.len() == m * k && dx.len() == m * k && dy.len() == m * n,
-        "way back through a product of {m}x{k} and {k}x{n}"
+        "backward pass through a product of {m}x{k} and {k}x{n}"
     );
-    assert!(turned.len() == k * n && dw.len() == k * n, "way back through a product with {k}x{n}");
+    assert!(turned.len() == k * n && dw.len() == k * n, "backward pass through a product with {k}x{n}");
     let (sides, sizes) = if n == 1 { ([dy, x], [1, k]) } else { ([x, dy], [k, n]) };
     let (for_sums, for_rows) = (isa.for_channels(sizes[1]), isa.for_channels(k));
     let stride = sizes[1].next_multiple_of(for_sums.lanes());
     let size = sizes[0] * stride;
-    let parts = Parts::new(m, STRETCH, size);
-    // The bias's sums go along where that leaves them as they are alone: cut into the same parts, and a stretch into
+    let parts = Parts::new(m, CHUNK, size);
+    // The bias's sums go along where that leaves them as they are alone: cut into the same parts, and a chunk into
     // whole sums of `add_rows`.
-    let along = sums_parts(m, n).count == parts.count && STRETCH.is_multiple_of(64 * 64usize.div_ceil(n));
+    let along = sums_parts(m, n).count == parts.count && CHUNK.is_multiple_of(64 * 64usize.div_ceil(n));
     if !along && let Some(db) = db.take() {
         column_sums(isa, dy, n, db);
     }
@@ -241,8 +241,8 @@ pub(crate) fn matmul_backward(
                 let sum = sums.at(part * size, size);
                 // SAFETY: each part has its own values.
                 let bias_sum = unsafe { bias_sums.slice(part * bias_size, bias_size) };
-                for first in rows.clone().step_by(STRETCH) {
-                    let chunk = first..(first + STRETCH).min(rows.end);
+                for first in rows.clone().step_by(CHUNK) {
+                    let chunk = first..(first + CHUNK).min(rows.end);
                     let count = chunk.len();
                     if !bias_sum.is_empty() {
                         let (rows, sum) = (&dy[chunk.start * n..chunk.end * n], &mut *bias_sum);
@@ -277,19 +277,19 @@ impl Kernel for OuterTask {
     }
 }
 
-/// `sum[j] += Σ_i rows[i, j]`. Stretches of whole rows, at least 64 values long, are added value by value
+/// `sum[j] += Σ_i rows[i, j]`. Chunks of whole rows, at least 64 values long, are added value by value
 /// and then folded: long loops even for short rows, and short running sums, which keep their digits.
 #[inline(always)]
 pub(crate) fn add_rows(rows: &[f32], sum: &mut [f32]) {
     let n = sum.len();
-    let stretch = n * 64usize.div_ceil(n);
+    let chunk = n * 64usize.div_ceil(n);
     scratch::with(
-        stretch,
+        chunk,
         #[inline(always)]
         |totals| {
-            for rows in rows.chunks(64 * stretch) {
+            for rows in rows.chunks(64 * chunk) {
                 totals.fill(0.0);
-                for values in rows.chunks(stretch) {
+                for values in rows.chunks(chunk) {
                     totals[..values.len()].iter_mut().zip(values).for_each(|(total, value)| *total += value);
                 }
                 for totals in totals.chunks_exact(n) {

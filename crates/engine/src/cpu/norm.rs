@@ -45,8 +45,8 @@ impl NormShape {
 }
 
 impl NormShape {
-    /// Calls `work(first, values, patterns)` for every stretch of `out`, with each image's three values per
-    /// channel repeated to the stretch's length: long plain loops, whatever the number of channels.
+    /// Calls `work(first, values, patterns)` for every chunk of `out`, with each image's three values per
+    /// channel repeated to the chunk's length: long plain loops, whatever the number of channels.
     fn sweep(
         self,
         isa: Isa,
@@ -54,8 +54,8 @@ impl NormShape {
         out: &mut [f32],
         work: impl Fn(usize, &mut [f32], [&[f32]; 3]) + Send + Sync,
     ) {
-        let stretch = self.channels * 256usize.div_ceil(self.channels);
-        let per_task = stretch * (32 * 1024usize).div_ceil(stretch);
+        let chunk = self.channels * 256usize.div_ceil(self.channels);
+        let per_task = chunk * (32 * 1024usize).div_ceil(chunk);
         let image_values = self.pixels * self.channels;
         let tasks = image_values.div_ceil(per_task);
         let out = Output::new(out);
@@ -64,19 +64,19 @@ impl NormShape {
             let first = image * image_values + part * per_task;
             // SAFETY: each task has its own part of an image.
             let out = unsafe { out.slice(first, per_task.min((image + 1) * image_values - first)) };
-            scratch::with(3 * stretch, |patterns| {
-                for (pattern, values) in patterns.chunks_exact_mut(stretch).zip(per_channel) {
+            scratch::with(3 * chunk, |patterns| {
+                for (pattern, values) in patterns.chunks_exact_mut(chunk).zip(per_channel) {
                     for pattern in pattern.chunks_exact_mut(self.channels) {
                         pattern.copy_from_slice(&values[image * self.channels..][..self.channels]);
                     }
                 }
-                let (a, rest) = patterns.split_at(stretch);
-                let (b, c) = rest.split_at(stretch);
+                let (a, rest) = patterns.split_at(chunk);
+                let (b, c) = rest.split_at(chunk);
                 isa.run(Compiled(
                     #[inline(always)]
                     || {
-                        for (i, out) in out.chunks_mut(stretch).enumerate() {
-                            work(first + i * stretch, out, [a, b, c]);
+                        for (i, out) in out.chunks_mut(chunk).enumerate() {
+                            work(first + i * chunk, out, [a, b, c]);
                         }
                     },
                 ));
@@ -86,7 +86,7 @@ impl NormShape {
 }
 
 /// Two sums per channel over rows of channels, with values taken relative to an origin per channel:
-/// `Σ (x − o)` and `Σ (x − o)²`, or with a gradient `Σ dy` and `Σ dy·(x − o)`. Stretches of several rows
+/// `Σ (x − o)` and `Σ (x − o)²`, or with a gradient `Σ dy` and `Σ dy·(x − o)`. Chunks of several rows
 /// are added value by value and folded at the end: long loops and short sums, whatever the channels.
 struct PairSums<'a> {
     x: &'a [f32],
@@ -100,21 +100,21 @@ impl Kernel for PairSums<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let channels = self.origin.len();
-        let stretch = channels * 64usize.div_ceil(channels);
+        let chunk = channels * 64usize.div_ceil(channels);
         scratch::with(
-            3 * stretch,
+            3 * chunk,
             #[inline(always)]
             |space| {
-                let (origin, totals) = space.split_at_mut(stretch);
+                let (origin, totals) = space.split_at_mut(chunk);
                 origin.chunks_exact_mut(channels).for_each(|origin| origin.copy_from_slice(self.origin));
                 totals.fill(0.0);
-                let (first, second) = totals.split_at_mut(stretch);
-                for (i, x) in self.x.chunks(stretch).enumerate() {
+                let (first, second) = totals.split_at_mut(chunk);
+                for (i, x) in self.x.chunks(chunk).enumerate() {
                     let len = x.len();
                     let (origin, a, b) = (&origin[..len], &mut first[..len], &mut second[..len]);
                     match self.dy {
                         Some(dy) => {
-                            let dy = &dy[i * stretch..i * stretch + len];
+                            let dy = &dy[i * chunk..i * chunk + len];
                             for k in 0..len {
                                 a[k] += dy[k];
                                 b[k] += dy[k] * (x[k] - origin[k]);

@@ -1,5 +1,5 @@
-//! The layers of a head, a stretch of pixels through all of them at a time, so that what lies between them never leaves
-//! the cache. The way back computes it again.
+//! The layers of a head, a chunk of pixels through all of them at a time, so that what lies between them never leaves
+//! the cache. The backward pass computes it again.
 
 use super::device::Cpu;
 use super::elementwise::Compiled;
@@ -37,21 +37,21 @@ impl LayersShape {
         self.widths[self.widths.len() - 1]
     }
 
-    /// Values of a pixel that a stretch keeps: what every layer is given.
+    /// Values of a pixel that a chunk keeps: what every layer is given.
     fn kept(&self) -> usize {
         self.widths[..self.widths.len() - 1].iter().sum()
     }
 
-    /// Pixels of a stretch: what is kept of them has 64 KiB, of which the second-level cache holds several.
-    fn stretch(&self) -> usize {
+    /// Pixels of a chunk: what is kept of them has 64 KiB, of which the second-level cache holds several.
+    fn chunk(&self) -> usize {
         (16_384 / self.kept().max(1)).clamp(12, 256).min(self.height * self.width)
     }
 
-    /// Images cut into stretches.
-    fn stretches(&self) -> Stretches {
-        let (pixels, size) = (self.height * self.width, self.stretch());
+    /// Images cut into chunks.
+    fn chunks(&self) -> Chunks {
+        let (pixels, size) = (self.height * self.width, self.chunk());
         let per_image = if size == 0 { 0 } else { pixels.div_ceil(size) };
-        Stretches { pixels, size, per_image, count: self.batch * per_image }
+        Chunks { pixels, size, per_image, count: self.batch * per_image }
     }
 
     fn check(&self, operands: &[&[f32]], out: usize) {
@@ -64,7 +64,7 @@ impl LayersShape {
 }
 
 #[derive(Clone, Copy)]
-struct Stretches {
+struct Chunks {
     /// Of an image.
     pixels: usize,
     size: usize,
@@ -72,10 +72,10 @@ struct Stretches {
     count: usize,
 }
 
-impl Stretches {
+impl Chunks {
     /// Image, first pixel and number of pixels.
-    fn get(self, stretch: usize) -> (usize, usize, usize) {
-        let (image, first) = (stretch / self.per_image, stretch % self.per_image * self.size);
+    fn get(self, chunk: usize) -> (usize, usize, usize) {
+        let (image, first) = (chunk / self.per_image, chunk % self.per_image * self.size);
         (image, first, self.size.min(self.pixels - first))
     }
 }
@@ -212,20 +212,20 @@ fn inputs_of_layers(layers: &[Layer], x: &[f32], bias: &[f32], kept: &mut [f32])
 
 fn forward(isa: Isa, shape: &LayersShape, operands: &[&[f32]], out: &mut [f32]) {
     shape.check(operands, out.len());
-    let (channels, outputs, stretches) = (shape.widths[0], shape.outputs(), shape.stretches());
+    let (channels, outputs, chunks) = (shape.widths[0], shape.outputs(), shape.chunks());
     let out = Output::new(out);
     with_layers(isa, &shape.widths, &operands[2..], false, |layers| {
-        for_each_task(stretches.count, |stretch| {
-            let (image, first, count) = stretches.get(stretch);
-            let x = &operands[0][(image * stretches.pixels + first) * channels..][..count * channels];
+        for_each_task(chunks.count, |chunk| {
+            let (image, first, count) = chunks.get(chunk);
+            let x = &operands[0][(image * chunks.pixels + first) * channels..][..count * channels];
             scratch::with(count * shape.kept(), |kept| {
                 for sample in image * shape.repeats..(image + 1) * shape.repeats {
                     inputs_of_layers(layers, x, &operands[1][sample * channels..][..channels], kept);
                     let last = &layers[layers.len() - 1];
                     let given = &kept[kept.len() - count * last.inputs..];
-                    // SAFETY: the pixels of this stretch in this sample, which no other task has.
+                    // SAFETY: the pixels of this chunk in this sample, which no other task has.
                     let out =
-                        unsafe { out.slice((sample * stretches.pixels + first) * outputs, count * outputs) };
+                        unsafe { out.slice((sample * chunks.pixels + first) * outputs, count * outputs) };
                     last.apply(given, false, out);
                 }
             });
@@ -237,18 +237,18 @@ fn forward(isa: Isa, shape: &LayersShape, operands: &[&[f32]], out: &mut [f32]) 
 fn backward(isa: Isa, shape: &LayersShape, operands: &[&[f32]], dy: &[f32], gradients: &mut [&mut [f32]]) {
     shape.check(operands, dy.len());
     assert!(gradients.iter().map(|gradient| gradient.len()).eq(operands.iter().map(|operand| operand.len())));
-    let (channels, stretches) = (shape.widths[0], shape.stretches());
-    if stretches.count * shape.repeats == 0 {
+    let (channels, chunks) = (shape.widths[0], shape.chunks());
+    if chunks.count * shape.repeats == 0 {
         return gradients.iter_mut().for_each(|gradient| gradient.fill(0.0));
     }
     let [dx, sample_bias, parameters @ ..] = gradients else { panic!("an image and a bias") };
     with_layers(isa, &shape.widths, &operands[2..], true, |layers| {
         let size = layers.iter().flat_map(Layer::sum_len).sum();
-        let parts = Parts::new(stretches.count, 1, size);
-        // A part has whole stretches in a row, so it meets few images, each with its samples.
+        let parts = Parts::new(chunks.count, 1, size);
+        // A part has whole chunks in a row, so it meets few images, each with its samples.
         let images = |part| {
             let range = parts.range(part);
-            range.start / stretches.per_image..range.end.div_ceil(stretches.per_image)
+            range.start / chunks.per_image..range.end.div_ceil(chunks.per_image)
         };
         let most = (0..parts.count).map(|part| images(part).len()).max().unwrap_or(0);
         let bias_size = most * shape.repeats * channels;
@@ -262,10 +262,10 @@ fn backward(isa: Isa, shape: &LayersShape, operands: &[&[f32]], dy: &[f32], grad
                     (sums_out.slice(part * size, size), biases_out.slice(part * bias_size, bias_size))
                 };
                 let first_image = images(part).start;
-                for stretch in parts.range(part) {
-                    let (image, _, _) = stretches.get(stretch);
+                for chunk in parts.range(part) {
+                    let (image, _, _) = chunks.get(chunk);
                     let biases = &mut biases[(image - first_image) * shape.repeats * channels..];
-                    stretch_back(shape, layers, operands, dy, stretch, sums, biases, &dx);
+                    chunk_backward(shape, layers, operands, dy, chunk, sums, biases, &dx);
                 }
             });
             let mut at = 0;
@@ -295,23 +295,23 @@ fn add<'a>(sums: &mut [f32], values: impl IntoIterator<Item = &'a f32>) {
     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
 }
 
-/// One stretch of an image on its way back, all samples of it: adds to the sums of the layers and of the samples'
+/// One chunk of an image on its backward pass, all samples of it: adds to the sums of the layers and of the samples'
 /// biases, and writes the image's gradient.
-fn stretch_back(
+fn chunk_backward(
     shape: &LayersShape,
     layers: &[Layer],
     operands: &[&[f32]],
     dy: &[f32],
-    stretch: usize,
+    chunk: usize,
     sums: &mut [f32],
     biases: &mut [f32],
     dx: &Output,
 ) {
-    let (channels, outputs, stretches) = (shape.widths[0], shape.outputs(), shape.stretches());
-    let (image, first, count) = stretches.get(stretch);
-    let at = (image * stretches.pixels + first) * channels;
+    let (channels, outputs, chunks) = (shape.widths[0], shape.outputs(), shape.chunks());
+    let (image, first, count) = chunks.get(chunk);
+    let at = (image * chunks.pixels + first) * channels;
     let x = &operands[0][at..at + count * channels];
-    // SAFETY: the pixels of this stretch, which no other task has.
+    // SAFETY: the pixels of this chunk, which no other task has.
     let dx = unsafe { dx.slice(at, count * channels) };
     let widest = shape.widths[..shape.widths.len() - 1].iter().max().copied().unwrap_or(0);
     scratch::with(count * (shape.kept() + 2 * widest), |space| {
@@ -319,7 +319,7 @@ fn stretch_back(
         for k in 0..shape.repeats {
             let sample = image * shape.repeats + k;
             inputs_of_layers(layers, x, &operands[1][sample * channels..][..channels], kept);
-            let dy = &dy[(sample * stretches.pixels + first) * outputs..][..count * outputs];
+            let dy = &dy[(sample * chunks.pixels + first) * outputs..][..count * outputs];
             let (mut from, mut to) = going_back.split_at_mut(count * widest);
             let (mut given_end, mut sums_end) = (kept.len(), sums.len());
             for (i, layer) in layers.iter().enumerate().rev() {

@@ -74,13 +74,13 @@ pub(crate) fn forward(
     );
 }
 
-/// The gradient of the input, gathered from the outputs each input pixel went to, added to what has come `so_far`, and
+/// The gradient of the input, gathered from the outputs each input pixel went to, added to what has come `accumulated`, and
 /// kept where the mask is positive.
 pub(crate) fn backward(
     isa: Isa,
     shape: ResizeShape,
     dy: Channels<[f32]>,
-    so_far: Option<Channels<[f32]>>,
+    accumulated: Option<Channels<[f32]>>,
     mask: Option<&[f32]>,
     dx: &mut [f32],
 ) {
@@ -91,7 +91,7 @@ pub(crate) fn backward(
     assert!(
         dx.len() == batch * h * w * channels
             && holds(&dy, oh * ow)
-            && so_far.is_none_or(|so_far| holds(&so_far, h * w))
+            && accumulated.is_none_or(|accumulated| holds(&accumulated, h * w))
             && mask.is_none_or(|mask| mask.len() == dx.len()),
         "{shape:?}"
     );
@@ -119,7 +119,7 @@ pub(crate) fn backward(
                     }
                 }
             }
-            if let Some(Channels { images, width, first }) = so_far {
+            if let Some(Channels { images, width, first }) = accumulated {
                 let line = &images[row * w * width..][..w * width];
                 for (dx, pixel) in dx.chunks_exact_mut(channels).zip(line.chunks_exact(width)) {
                     let pixel = &pixel[first..first + channels];

@@ -146,13 +146,13 @@ fn resizing_stays_inside_its_buffers() {
                 resize::forward(isa, shape, &x, None, &mut out);
                 let gradient = Channels { images: &dy[..], width: channels, first: 0 };
                 resize::backward(isa, shape, gradient, None, None, &mut dx);
-                // Beside others, and the way back from among them to where something has come, behind a relu.
+                // Beside others, and the backward pass from among them to where something has come, behind a relu.
                 let (others, more) = (values(2 * to[0] * to[1] * 9), 9);
                 let (mut beside, mut joined) = (values(dy.len() + others.len()), values(x.len()));
                 resize::forward(isa, shape, &x, Some((&others, more)), &mut beside);
                 let gradient = Channels { images: &beside[..], width: channels + more, first: 4 };
-                let so_far = Channels { images: &x[..], width: channels, first: 0 };
-                resize::backward(isa, shape, gradient, Some(so_far), Some(&x), &mut joined);
+                let accumulated = Channels { images: &x[..], width: channels, first: 0 };
+                resize::backward(isa, shape, gradient, Some(accumulated), Some(&x), &mut joined);
                 vec![out, dx, beside, joined]
             });
         }

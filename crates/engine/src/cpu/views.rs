@@ -4,7 +4,7 @@ use super::device::Cpu;
 use super::elementwise::for_each_row;
 use crate::backend::{Memory, Views};
 use crate::tensor::Tensor;
-use crate::views::{NEAR_HIGHEST, PACKED, Placement, WORD, WaysBack};
+use crate::views::{InverseViews, NEAR_HIGHEST, PACKED, Placement, WORD};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An image [height, width, channels].
@@ -96,9 +96,9 @@ impl Views for Cpu {
         })
     }
 
-    fn mean_of_views(&self, outputs: &Tensor, ways: &WaysBack, before: Option<Tensor>) -> Tensor {
+    fn mean_of_views(&self, outputs: &Tensor, ways: &InverseViews, before: Option<Tensor>) -> Tensor {
         let [count, height, width, channels] = outputs.shape().image("the mean of views");
-        let WaysBack { back, views, repeats } = ways;
+        let InverseViews { back, views, repeats } = ways;
         let (values, size) = (outputs.values(), height * width * channels);
         let shape = [count / views.len(), height, width, channels];
         let mut mean = before.unwrap_or_else(|| self.full(shape.into(), 0.0));

@@ -135,7 +135,7 @@ impl Cuda {
         to: Element,
     ) -> Tensor {
         check_pixels(shape);
-        // The kernel takes [taps, outputs, inputs], which is how the weights lie for the way back.
+        // The kernel takes [taps, outputs, inputs], which is how the weights lie for the backward pass.
         let (out, weight) = (self.empty(shape.output_shape(), to), self.weight_cast(weight, !flipped));
         if self.takes_hopper_conv(shape, x.element()) {
             self.run_hopper_conv(shape, x, &weight, flipped, epilogue, &out);

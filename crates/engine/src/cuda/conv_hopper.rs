@@ -14,7 +14,7 @@ const BESIDES: usize = 3 << 10;
 /// The most slots of the weight gradient's kernel.
 const WEIGHT_SLOTS: usize = 8;
 
-/// How output pixels fall into units of 64: squares of eight by eight, or stretches of the image line by line, with two
+/// How output pixels fall into units of 64: squares of eight by eight, or chunks of the image line by line, with two
 /// further columns that count for nothing. A unit's box is what is copied for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Units {
@@ -40,10 +40,10 @@ impl Units {
     fn new(shape: ConvShape) -> Self {
         let across = shape.width + 2;
         let per_image = (shape.height * across - 2).div_ceil(64);
-        let stretches = Self { linear: true, per_image, across, lines: 3 + 65usize.div_ceil(across) };
+        let chunks = Self { linear: true, per_image, across, lines: 3 + 65usize.div_ceil(across) };
         let squares = Self::squares(shape);
         let cost = |units: &Self| (units.per_image, units.across * units.lines);
-        if across <= 31 && cost(&stretches) < cost(&squares) { stretches } else { squares }
+        if across <= 31 && cost(&chunks) < cost(&squares) { chunks } else { squares }
     }
 
     fn arg(self, shape: ConvShape) -> Arg {
@@ -84,7 +84,7 @@ impl Plan {
     /// `shared`: of a multiprocessor.
     fn new(shape: ConvShape, element: Element, units: Units, shared: usize) -> Self {
         let (columns, bytes) = (columns(shape.outputs), shape.inputs * element.size());
-        // Long stretches leave no room for long rows.
+        // Long chunks leave no room for long rows.
         let row = if bytes.is_multiple_of(128) && !units.linear { 128 } else { 64 };
         // As the kernel says.
         let taps = if shape.kernel == 3 && columns * row * 3 <= 24576 { 3 } else { 1 };

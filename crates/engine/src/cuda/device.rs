@@ -269,7 +269,7 @@ impl Cuda {
         }
     }
 
-    /// Tells the copy engine of a tensor. f32 values are rounded to tf32 on the way.
+    /// Tells the tensor memory accelerator (TMA) of a tensor. f32 values are rounded to tf32 on the way.
     pub(super) fn tensor_map(&self, buffer: &Buffer, boxes: Boxes) -> Arg {
         let pointer = self.own(buffer);
         let (size, kind) = match buffer.element() {
@@ -302,7 +302,7 @@ impl Cuda {
                 sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
             )
         };
-        or_fail(result, "describing a tensor to the copy engine");
+        or_fail(result, "describing a tensor to the tensor memory accelerator (TMA)");
         Arg::Map(map)
     }
 

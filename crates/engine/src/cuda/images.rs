@@ -68,17 +68,17 @@ impl Images for Cuda {
         &self,
         shape: ResizeShape,
         dy: Channels,
-        so_far: Option<Channels>,
+        accumulated: Option<Channels>,
         mask: Option<&Tensor>,
     ) -> Tensor {
         let (to, element) = (shape.image_shape(), dy.images.element());
         let out = self.empty(to, element);
         let [before_width, before_first] =
-            so_far.map_or([shape.channels, 0], |so_far| [so_far.width, so_far.first]);
+            accumulated.map_or([shape.channels, 0], |accumulated| [accumulated.width, accumulated.first]);
         let places = [dy.width, dy.first, before_width, before_first];
         let v = places.into_iter().chain([shape.channels]).map(vector).min().unwrap_or(1);
-        let so_far = so_far.map(|so_far| so_far.images);
-        let mut args = vec![arg(dy.images), optional(so_far), optional(mask), arg(&out)];
+        let accumulated = accumulated.map(|accumulated| accumulated.images);
+        let mut args = vec![arg(dy.images), optional(accumulated), optional(mask), arg(&out)];
         args.extend(sizes_of(shape));
         args.extend(places.map(Arg::size));
         let kernel = format!("resize_backward<{}, {v}>", name(element));

@@ -67,7 +67,7 @@ pub(crate) enum Arg {
     Float(f32),
     /// `Tiling` or `Units` of the convolution kernels.
     Ints([i32; 8]),
-    /// Where the copy engine finds a tile.
+    /// Where the tensor memory accelerator (TMA) finds a tile.
     Map(TensorMap),
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum Arg {
 #[repr(C, align(64))]
 pub(crate) struct TensorMap(pub [u64; 16]);
 
-/// A tensor that the copy engine takes boxes of, into rows of shared memory; what lies outside of it is zero. Sizes are
+/// A tensor that the tensor memory accelerator (TMA) takes boxes of, into rows of shared memory; what lies outside of it is zero. Sizes are
 /// those of the innermost dimension first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Boxes<'a> {

@@ -6,7 +6,7 @@ use super::{Arg, Buffer, Cuda, Grid};
 use crate::backend::{Element, Memory, Views};
 use crate::cuda::Pick;
 use crate::tensor::Tensor;
-use crate::views::{NEAR_HIGHEST, PACKED, Placement, WORD, WaysBack};
+use crate::views::{InverseViews, NEAR_HIGHEST, PACKED, Placement, WORD};
 
 impl Views for Cuda {
     fn move_images(&self, x: &Tensor, placements: &[Placement]) -> Tensor {
@@ -24,10 +24,10 @@ impl Views for Cuda {
         )
     }
 
-    fn mean_of_views(&self, outputs: &Tensor, ways: &WaysBack, before: Option<Tensor>) -> Tensor {
+    fn mean_of_views(&self, outputs: &Tensor, ways: &InverseViews, before: Option<Tensor>) -> Tensor {
         let outputs = self.cast(outputs.clone(), Element::F32);
         let [count, height, width, channels] = outputs.shape().image("the mean of views");
-        let WaysBack { back, views, repeats } = ways;
+        let InverseViews { back, views, repeats } = ways;
         let adds = before.is_some();
         let (before, mean) = match before {
             Some(before) => self.reusable(self.cast(before, Element::F32)),

@@ -124,10 +124,12 @@ impl Operation for Conv {
         }
         let (wants_weight, wants_bias) = (flow.wants(WEIGHT), flow.wants(BIAS));
         let mut weight_and_bias = None;
-        flow.accumulate(|backend, so_far, mask| {
+        flow.accumulate(|backend, accumulated, mask| {
             // What has already come is added as a residual, which spares a sweep.
-            let so_far = so_far.map(|so_far| backend.cast(so_far.alone(backend), backend.activation()));
-            let epilogue = Epilogue { residual: so_far.as_ref(), mask: mask.map(|_| &x), ..Epilogue::NONE };
+            let accumulated =
+                accumulated.map(|accumulated| backend.cast(accumulated.alone(backend), backend.activation()));
+            let epilogue =
+                Epilogue { residual: accumulated.as_ref(), mask: mask.map(|_| &x), ..Epilogue::NONE };
             if !wants_weight {
                 return backend.conv(shape.reversed(), &dy, &weight, true, epilogue, given);
             }

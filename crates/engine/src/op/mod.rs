@@ -1,5 +1,5 @@
 //! The operations. Each stands in one file: its method of [`Var`](crate::Var) with formula and shape rule, what it
-//! saves when it is recorded, and its one way back. Both are written over [`Backend`](crate::backend::Backend), so that
+//! saves when it is recorded, and its one backward pass. Both are written over [`Backend`](crate::backend::Backend), so that
 //! they hold on every device.
 //!
 //! A new operation is a struct here that implements [`Operation`], its name in the list below, and where no kernel
@@ -35,7 +35,7 @@ use pixel_layers::Layers;
 use reduce::{BroadcastPixels, BroadcastRows, MeanPixels, SumRows};
 use resize::Resize;
 
-/// An operation that was computed: what it has to keep for its way back.
+/// An operation that was computed: what it has to keep for its backward pass.
 pub(crate) trait Operation: Sized {
     /// What a listing calls it, where that is always the same.
     const NAME: &'static str = "";

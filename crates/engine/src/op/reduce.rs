@@ -78,7 +78,7 @@ impl Var {
     /// [batch, channels] → [batch, height, width, channels]
     pub fn broadcast_pixels(&self, height: usize, width: usize) -> Self {
         let [batch, channels] = self.shape().matrix("broadcast_pixels");
-        // A GPU's way back counts them by the third axis of a grid.
+        // A GPU's backward pass counts them by the third axis of a grid.
         assert!(batch <= MOST_ROWS, "broadcast_pixels: {batch} rows, at most {MOST_ROWS}");
         let backend = self.backend();
         let rows = backend.cast(self.tensor().clone(), Element::F32);

@@ -30,12 +30,12 @@ impl Var {
     ///
     /// # Shapes
     /// [batch, h, w, c₁], beside [batch, height, width, c₂] → [batch, height, width, c₁ + c₂]
-    pub fn resize_beside(&self, beside: &Self, corners: Corners) -> Self {
-        let [batch, height, width, more] = beside.shape().image("resize_beside");
-        let shape = self.resize_shape("resize_beside", [height, width], corners);
+    pub fn resize_concat(&self, beside: &Self, corners: Corners) -> Self {
+        let [batch, height, width, more] = beside.shape().image("resize_concat");
+        let shape = self.resize_shape("resize_concat", [height, width], corners);
         assert!(
             shape.batch == batch,
-            "resize_beside: images of shapes {} and {} are not as many",
+            "resize_concat: images of shapes {} and {} are not as many",
             self.shape(),
             beside.shape()
         );
@@ -80,11 +80,11 @@ impl Operation for Resize {
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { shape, given, beside } = self;
         let dy = flow.device().backend().cast(dy, given);
-        flow.accumulate(|backend, so_far, mask| {
-            let so_far = so_far.map(|so_far| so_far.cast(backend, given));
+        flow.accumulate(|backend, accumulated, mask| {
+            let accumulated = accumulated.map(|accumulated| accumulated.cast(backend, given));
             let mask = mask.map(|mask| backend.cast(mask.clone(), given));
-            let so_far = so_far.as_ref().map(|so_far| so_far.channels());
-            backend.resize_backward(shape, Channels::all(&dy), so_far, mask.as_ref())
+            let accumulated = accumulated.as_ref().map(|accumulated| accumulated.channels());
+            backend.resize_backward(shape, Channels::all(&dy), accumulated, mask.as_ref())
         });
         if let Some(count) = beside {
             flow.add_channels(BESIDE, &dy, shape.channels, count, given);

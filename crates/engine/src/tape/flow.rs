@@ -1,4 +1,4 @@
-//! The gradients on their way back.
+//! The gradients on their backward pass.
 
 use super::{Gradients, Place};
 use crate::backend::{Backend, Binary, Channels, Element};
@@ -44,7 +44,7 @@ pub(crate) struct Flow {
     /// By place: whether what has come is zero already where the operation's relu dropped the value.
     masked: Vec<bool>,
     finished: Gradients,
-    /// Of the operation that is now walked back: its operands, whether its own gradient is masked, and the result by
+    /// Of the operation that is now gone through backwards: its operands, whether its own gradient is masked, and the result by
     /// which it masks that of its first operand.
     operands: Vec<Option<Place>>,
     is_masked: bool,
@@ -120,8 +120,8 @@ impl Flow {
         gradient: impl FnOnce(&dyn Backend, Option<Gradient>, Option<&Tensor>) -> Tensor,
     ) {
         let Some(place) = self.operands[0] else { return };
-        let so_far = self.gradients[place].take();
-        let tensor = gradient(self.device.backend(), so_far, self.mask.as_ref());
+        let accumulated = self.gradients[place].take();
+        let tensor = gradient(self.device.backend(), accumulated, self.mask.as_ref());
         self.gradients[place] = Some(Gradient { tensor, channels: None });
         self.masked[place] = self.mask.is_some();
     }

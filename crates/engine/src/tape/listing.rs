@@ -25,7 +25,7 @@ pub struct Listed {
     pub backward: Duration,
 }
 
-/// The operations of a step, as yet without the time of their way back; none for parameters.
+/// The operations of a step, as yet without the time of their backward pass; none for parameters.
 pub(super) fn of(records: &[Record]) -> Vec<Option<Listed>> {
     let volume = |place: usize| match &records[place] {
         Record { op: Op::Leaf(_), shapes, .. } => shapes[0].volume(),

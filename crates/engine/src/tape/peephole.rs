@@ -1,4 +1,4 @@
-//! Looks at neighbouring operations of a recorded step before it is walked back.
+//! Looks at neighbouring operations of a recorded step before its backward pass.
 
 use super::Record;
 use crate::op::{Op, Operation};
@@ -46,7 +46,7 @@ mod tests {
         _ = (e, f.conv2d(&w, None)); // 9: no relu before it
         let g = f.relu().resize_bilinear(4, 4, Corners::HalfPixel); // 10, 11: the first user of 10
         let h = g.conv2d_relu(&w, None); // 12
-        let i = f.relu().resize_beside(&h, Corners::HalfPixel); // 13, 14: of 13, and of 12 beside it
+        let i = f.relu().resize_concat(&h, Corners::HalfPixel); // 13, 14: of 13, and of 12 beside it
         _ = i.sum_rows(); // 15
         let records = &tape.recording.borrow().records;
         let masking: Vec<usize> =

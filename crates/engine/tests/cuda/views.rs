@@ -2,7 +2,7 @@
 
 use super::cases::Numbers;
 use super::{error, gpu};
-use multivalued_engine::{Device, PackedMasks, Placement, Precision, Tensor, WaysBack};
+use multivalued_engine::{Device, InverseViews, PackedMasks, Placement, Precision, Tensor};
 
 fn draw(numbers: &mut Numbers, count: usize) -> Vec<f32> {
     (0..count).map(|_| numbers.signed()).collect()
@@ -42,14 +42,14 @@ fn turns_and_mirrors_are_moved_and_moved_back_to_the_bit() {
         let outputs = draw(&mut Numbers(9), 3 * 8 * repeats * side * side * channels);
         let run = |device: &Device| {
             let moved = Tensor::from_slice(device, [3, side, side, channels], &images).views(&there);
-            let ways = WaysBack { back: &back, views: 0..8, repeats };
+            let ways = InverseViews { back: &back, views: 0..8, repeats };
             let outputs = Tensor::from_slice(device, [24 * repeats, side, side, channels], &outputs);
             [moved.to_vec(), outputs.mean_of_views(&ways, None).to_vec()]
         };
         let expected = run(&Device::cpu());
-        // A view that is moved back is the image: what the way back is.
+        // A view that is moved back is the image: what the backward pass is.
         let moved = Tensor::from_slice(&Device::cpu(), [24, side, side, channels], &expected[0]);
-        let mean = moved.mean_of_views(&WaysBack { back: &back, views: 0..8, repeats: 1 }, None).to_vec();
+        let mean = moved.mean_of_views(&InverseViews { back: &back, views: 0..8, repeats: 1 }, None).to_vec();
         assert!(error(&mean, &images) < 1e-6);
         for precision in Precision::ALL {
             let Some(device) = gpu(precision) else { return };
@@ -73,7 +73,7 @@ fn any_motion_and_any_part_of_the_views_is_that_of_the_cpu() {
                 let size = repeats * height * width * channels;
                 let own = &outputs[views.start * size..views.end * size];
                 let part = Tensor::from_slice(device, [views.len() * repeats, height, width, channels], own);
-                mean = Some(part.mean_of_views(&WaysBack { back: &ways, views, repeats }, mean));
+                mean = Some(part.mean_of_views(&InverseViews { back: &ways, views, repeats }, mean));
             }
             [moved.to_vec(), mean.unwrap().to_vec()]
         };
@@ -87,7 +87,7 @@ fn any_motion_and_any_part_of_the_views_is_that_of_the_cpu() {
 fn sums_of_earlier_views_that_others_hold_stay_as_they_are() {
     let Some(device) = gpu(Precision::F32) else { return };
     let before = Tensor::full(device, [1, 2, 2, 1], 3.0);
-    let ways = WaysBack { back: &[Placement::STILL; 2], views: 1..2, repeats: 1 };
+    let ways = InverseViews { back: &[Placement::STILL; 2], views: 1..2, repeats: 1 };
     let after = Tensor::full(device, [1, 2, 2, 1], 4.0).mean_of_views(&ways, Some(before.clone()));
     assert_eq!((before.to_vec(), after.to_vec()), (vec![3.0; 4], vec![5.0; 4]));
 }

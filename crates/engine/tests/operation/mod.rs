@@ -123,7 +123,7 @@ impl Operation {
             Self::ResizeBilinear { height, width, corners } => {
                 x[0].resize_bilinear(*height, *width, *corners)
             }
-            Self::ResizeBeside { corners } => x[0].resize_beside(&x[1], *corners),
+            Self::ResizeBeside { corners } => x[0].resize_concat(&x[1], *corners),
             Self::ConcatChannels => Var::concat_channels(&x.iter().collect::<Vec<_>>()),
             Self::GatherRows { indices } => x[0].gather_rows(indices),
             Self::Reshape { shape } => x[0].reshape(&shape[..]),

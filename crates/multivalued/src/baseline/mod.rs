@@ -13,7 +13,7 @@ pub(crate) use probabilistic_unet::ProbabilisticUnet;
 pub(crate) use unet::Unet;
 
 use crate::batch::Batch;
-use crate::train::{Among, Losses, Part, StepResult, update_and_read};
+use crate::train::{Losses, Part, StepContext, StepResult, update_and_read};
 use multivalued_engine::{Adam, Parameters, Tape, Tensor, Var};
 
 /// Moves the parameters against the loss, unless it is not finite.
@@ -23,7 +23,7 @@ fn descend(
     parameters: &mut Parameters,
     adam: &mut Adam,
     rate: f32,
-    (batch, among): (&Batch, Among),
+    (batch, among): (&Batch, StepContext),
 ) -> StepResult {
     let total = losses.total();
     let gradients = among.gradients(tape, &total, batch);

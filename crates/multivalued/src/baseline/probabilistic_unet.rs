@@ -19,10 +19,10 @@ use crate::batch::Batch;
 use crate::collective::Ranks;
 use crate::loss::cross_entropy_sum;
 use crate::model::Init;
-use crate::predict::{masks_of, outputs_together};
+use crate::predict::{masks_of, outputs_per_batch};
 use crate::recipe::{MethodRecipe, Recipe};
 use crate::train::schedule::learning_rate;
-use crate::train::{Among, StepResult, of_all_ranks};
+use crate::train::{StepContext, StepResult, of_all_ranks};
 use multivalued_data::draw::Draw;
 use multivalued_data::{Hypothesis, Mask, Prediction};
 use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
@@ -66,7 +66,7 @@ impl ProbabilisticUnet {
         batch: &Batch,
         step: u64,
         progress: f32,
-        among: Among,
+        among: StepContext,
     ) -> StepResult {
         let tape = Tape::recording(&self.parameters);
         let losses = self.step_losses(&tape, recipe, batch, step, progress, among.ranks);
@@ -155,7 +155,7 @@ impl ProbabilisticUnet {
         let features = self.body.features(&tape, &constant);
         let values = images.to_vec();
         let [count, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
-        let together = outputs_together(&self.device, &recipe.model, count, [width, height])
+        let together = outputs_per_batch(&self.device, &recipe.model, count, [width, height])
             .min((OUTPUTS_TOGETHER / count).max(1));
         let mut draws: Vec<Draw> = values.chunks_exact(values.len() / count).map(noise_of).collect();
         let mut masks: Vec<Vec<Mask>> = vec![Vec::with_capacity(options.samples); count];

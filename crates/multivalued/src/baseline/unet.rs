@@ -8,7 +8,7 @@ use crate::model::{Decoded, Generator, ImageEncoder, Init};
 use crate::predict::masks_of;
 use crate::recipe::{ModelRecipe, Recipe};
 use crate::train::schedule::learning_rate;
-use crate::train::{Among, StepResult};
+use crate::train::{StepContext, StepResult};
 use multivalued_data::{Hypothesis, Prediction};
 use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
 
@@ -61,7 +61,7 @@ impl Unet {
         batch: &Batch,
         step: u64,
         progress: f32,
-        among: Among,
+        among: StepContext,
     ) -> StepResult {
         let tape = Tape::recording(&self.parameters);
         let losses = self.losses(&tape, recipe, batch, progress);

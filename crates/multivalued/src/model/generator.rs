@@ -137,7 +137,7 @@ impl Generator {
     fn decode(&self, tape: &Tape, levels: &[Var]) -> Var {
         let mut x = levels[levels.len() - 1].clone();
         for (block, skip) in self.blocks.iter().zip(levels.iter().rev().skip(1)) {
-            x = block.forward(tape, &x.resize_beside(skip, Corners::HalfPixel));
+            x = block.forward(tape, &x.resize_concat(skip, Corners::HalfPixel));
         }
         x
     }

@@ -186,7 +186,7 @@ impl Model {
 }
 
 /// The same value, of whose gradient only a share goes on: to features that masks are drawn from, too, and that
-/// would otherwise be bent until the probabilities of the training cases are known by heart.
+/// would otherwise be bent until the probabilities of the training cases are memorised.
 fn damped(features: &Var, share: f32) -> Var {
     if share == 1.0 {
         return features.clone();

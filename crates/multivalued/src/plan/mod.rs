@@ -127,7 +127,7 @@ impl Plan {
             / self.validation_cases.max(1) as f64;
         let validations = (affordable as u64).clamp(3, VALIDATIONS);
         train.validate_every = (train.steps / per_epoch / validations).max(1);
-        // Where there are steps enough for a low rate, the probability of nothing is not learned by heart as soon.
+        // Where there are steps enough for a low rate, the probability of nothing is not memorised as soon.
         let low = self.recipe.model.empty_head && train.steps >= STEPS_FOR_A_LOW_RATE;
         train.learning_rate = if low { 1e-3 } else { TrainRecipe::default().learning_rate };
         // A tenth of the training, so that the average is of weights that belong together.

@@ -92,7 +92,7 @@ fn neighbours(plan: &mut Plan, found: &Fingerprint) {
         return;
     }
     plan.recipe.data.context = 1;
-    plan.recipe.model.input_channels = plan.recipe.data.slices_together();
+    plan.recipe.model.input_channels = plan.recipe.data.slices_per_input();
     plan.because(
         "data.context",
         format!(
@@ -360,7 +360,7 @@ pub(super) fn codes(plan: &mut Plan, found: &Fingerprint, gpu: bool) {
             "0: readers' outlines cannot be told from the image, and the energy score leads",
         );
         plan.because("loss.energy_from", "the energy score is the GED itself and leads from early on");
-        let why = "a tenth: how readers chose is mostly chance, and would be learned by heart";
+        let why = "a tenth: how readers chose is mostly chance, and would be memorised";
         plan.because("loss.cross_entropy", why);
         plan.because("loss.probability_gradient", why);
     }

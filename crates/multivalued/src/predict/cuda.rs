@@ -58,7 +58,7 @@ fn cuda_says_the_same_where_codes_and_views_take_turns() {
     let cases = cases(3, [16, 16], 1, 1);
     let images: Vec<Image> = cases.iter().map(|case| case.image.clone()).collect();
     let one = encoding_values(&recipe.model, [16, 16]);
-    let predict = |at_once| predict_in_turns(network.model().unwrap(), &recipe, &images, at_once).unwrap();
+    let predict = |at_once| predict_in_batches(network.model().unwrap(), &recipe, &images, at_once).unwrap();
     let together = predict(Load::OF_GPU.values);
     for at_once in [1, 3 * one, 8 * one] {
         for ((case, parted), together) in cases.iter().zip(predict(at_once)).zip(&together) {

@@ -109,7 +109,7 @@ mod tests {
                 annotations: vec![annotation(3), annotation(7)],
                 truth: None,
             };
-            fit.add(&[case], &[said.clone()]).unwrap();
+            fit.add(&[case], std::slice::from_ref(&said)).unwrap();
         }
         for (name, tempered) in [("lidc", true), ("shapes-tiny", false), ("lung-opacity", false)] {
             let masks = fitted_temperature(&fit, &Recipe::named(name).unwrap()).masks;

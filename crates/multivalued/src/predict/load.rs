@@ -22,7 +22,7 @@ impl Load {
     pub(super) const OF_GPU: Self = Self { views: 128, values: 1 << 29 };
 
     pub(super) fn of(device: &Device) -> Self {
-        match device.computes_beside() {
+        match device.is_asynchronous() {
             true => Self::OF_GPU,
             false if cfg!(target_arch = "wasm32") => Self::OF_PAGE,
             false => Self::OF_PROCESSOR,
@@ -31,7 +31,7 @@ impl Load {
 }
 
 /// Images, or views of them, that networks on a device are given at once, if they are not too large for that.
-pub fn views_together(device: &Device) -> usize {
+pub fn views_per_batch(device: &Device) -> usize {
     Load::of(device).views
 }
 
@@ -47,7 +47,7 @@ pub(super) fn encoding_values(model: &ModelRecipe, [width, height]: [usize; 2]) 
 }
 
 /// How many outputs of each of some images (or views) are generated at once.
-pub(crate) fn outputs_together(
+pub(crate) fn outputs_per_batch(
     device: &Device,
     model: &ModelRecipe,
     images: usize,

@@ -55,10 +55,10 @@ fn codes_and_views_that_take_turns_say_the_same() {
         let network = Network::new(&recipe, &Device::cpu()).unwrap();
         let model = network.model().unwrap();
         let one = encoding_values(&recipe.model, [16, 16]);
-        let together = predict_in_turns(model, &recipe, &pictures(), Load::OF_PROCESSOR.values).unwrap();
+        let together = predict_in_batches(model, &recipe, &pictures(), Load::OF_PROCESSOR.values).unwrap();
         assert!(together.iter().any(|prediction| prediction.len() > 1), "{together:?}");
         for at_once in [1, 3 * one, 8 * one] {
-            let parted = predict_in_turns(model, &recipe, &pictures(), at_once).unwrap();
+            let parted = predict_in_batches(model, &recipe, &pictures(), at_once).unwrap();
             assert_eq!(parted, together, "{at_once}");
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::recipe::Recipe;
 use multivalued_data::augment;
-use multivalued_engine::{Placement, Tensor, WaysBack};
+use multivalued_engine::{InverseViews, Placement, Tensor};
 use std::ops::Range;
 
 /// The views that a recipe asks for, of images of one size.
@@ -47,7 +47,7 @@ impl Views {
         repeats: usize,
         before: Option<Tensor>,
     ) -> Tensor {
-        outputs.mean_of_views(&WaysBack { back: &self.back, views, repeats }, before)
+        outputs.mean_of_views(&InverseViews { back: &self.back, views, repeats }, before)
     }
 }
 

@@ -67,7 +67,7 @@ impl DataRecipe {
     }
 
     /// Images that the network sees of each case: itself, and its neighbours.
-    pub fn slices_together(&self) -> usize {
+    pub fn slices_per_input(&self) -> usize {
         1 + 2 * self.context
     }
 

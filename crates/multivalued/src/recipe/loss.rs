@@ -30,7 +30,7 @@ recipe_table! {
         /// weight of the reconstruction once the energy score counts
         reconstruction_with_energy: f32 = 0.3, [0, MOST_WEIGHT];
         /// share of the gradient of probabilities that reaches the features which masks are drawn from; below
-        /// 1 fewer probabilities are learned by heart
+        /// 1 fewer probabilities are memorised
         probability_gradient: f32 = 1.0, [0, 1], paper "1";
     }
 }

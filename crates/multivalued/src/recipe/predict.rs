@@ -17,7 +17,8 @@ recipe_table! {
         /// whether a training ends with the keys below fitted to its validation cases, by maximum likelihood;
         /// `best/` and models made of it keep them
         calibrate: bool = true, paper "false";
-        /// probabilities of masks that are not empty are raised to 1/this
+        /// probabilities of masks that are not empty are raised to 1/this; fitted where outlines differ as
+        /// readers' do (codes are shared and `loss.overlap` is 0)
         temperature: f32 = 1.0, [0.01, 100], paper "1";
         /// the logit of the empty mask's probability is divided by this
         empty_temperature: f32 = 1.0, [0.01, 100], paper "1";

@@ -59,7 +59,7 @@ impl Recipe {
             "data.spacing",
             "images are brought to one spacing or to one size (data.resize), not to both; remove one".into(),
         )?;
-        let together = self.data.slices_together();
+        let together = self.data.slices_per_input();
         rule(
             together == 1 || self.model.input_channels == together,
             "model.input_channels",

@@ -44,7 +44,7 @@ impl Batches {
         if self.set.is_resident() {
             return self.set.batch(step, device);
         }
-        if !device.computes_beside() {
+        if !device.is_asynchronous() {
             return match self.set.is_on_disk() {
                 true => self.take_read(step, device),
                 false => self.set.batch(step, device),

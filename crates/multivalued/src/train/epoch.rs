@@ -48,7 +48,8 @@ impl Trainer {
                 fit.add(some, &said)
             })
         })?;
-        let fitted = if recipe.predict.calibrate { fitted_temperature(&fit, &recipe) } else { Temperature::NEUTRAL };
+        let fitted =
+            if recipe.predict.calibrate { fitted_temperature(&fit, &recipe) } else { Temperature::NEUTRAL };
         let scores = cases.map(|at, case| {
             let mut said = predictions.get(at);
             fitted.apply(&mut said);

@@ -10,7 +10,7 @@ use multivalued_engine::{Gradients, Places, Tape, Tensor, Var};
 
 /// What a rank wants all to know: it goes with a step, and all know it after the step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Wish {
+pub(crate) struct RankSignal {
     /// To stop after this step.
     pub stop: bool,
     /// Rank 0's clock, where time is the budget.
@@ -19,9 +19,9 @@ pub(crate) struct Wish {
 
 /// The ranks of a step, and what this one wants them to know.
 #[derive(Clone, Copy)]
-pub(crate) struct Among<'a> {
+pub(crate) struct StepContext<'a> {
     pub ranks: &'a Ranks,
-    pub wish: Wish,
+    pub wish: RankSignal,
 }
 
 /// What a step has computed of its own part of a batch.
@@ -65,7 +65,7 @@ pub(crate) enum Targets {
 /// The name of the terms' total among the terms.
 pub(crate) const TOTAL: &str = "total";
 
-impl Among<'_> {
+impl StepContext<'_> {
     /// The gradients of a loss that is a mean over the batch's images, of which these are a part: all ranks' gradients
     /// together are those of the whole batch's mean, however many images each has.
     pub fn gradients(&self, tape: Tape, total: &Var, batch: &Batch) -> Gradients {

@@ -24,7 +24,7 @@ mod step;
 mod terms;
 
 pub(crate) use assign::of_all_ranks;
-pub(crate) use exchange::{Among, Part};
+pub(crate) use exchange::{Part, StepContext};
 pub use log::{CodeUse, EpochLog, Validation};
 pub(crate) use reading::{StepResult, update_and_read};
 pub(crate) use step::{forward, step};
@@ -40,7 +40,7 @@ use crate::recipe::Recipe;
 use crate::{Error, Result};
 use ahead::Batches;
 use census::Census;
-use exchange::Wish;
+use exchange::RankSignal;
 use log::EpochSums;
 use multivalued_data::CaseList;
 use multivalued_engine::{Adam, AdamOptions, Device, Group, Listed, Parameters, Tensor};
@@ -298,10 +298,10 @@ impl Trainer {
 
     fn take_step(&mut self) -> Result<StepLog> {
         let progress = self.progress();
-        let wish = Wish { stop: self.wants_to_stop, seconds: self.seconds() as f32 };
+        let wish = RankSignal { stop: self.wants_to_stop, seconds: self.seconds() as f32 };
         let Self { network, adam, recipe, step, batches, ranks, .. } = self;
         let batch = batches.take(*step, network.device())?;
-        let among = Among { ranks, wish };
+        let among = StepContext { ranks, wish };
         // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
         let result = rayon::scope(|_| network.step(adam, recipe, &batch, *step, progress, among));
         self.step += 1;

@@ -1,7 +1,7 @@
 //! What is read of a step, at its end and at once: a GPU is waited for here, for the assignment's distances, and for
 //! the codes' moving average where there is one.
 
-use super::exchange::{Targets, Whole, Wish};
+use super::exchange::{RankSignal, Targets, Whole};
 use super::terms::LossTerms;
 use multivalued_engine::{Adam, Parameters, Stepped, Tensor};
 
@@ -21,7 +21,7 @@ pub(crate) struct StepResult {
     /// [images, code_count]: the weight of annotations that each code is responsible for.
     pub targets: Vec<f32>,
     /// What the ranks wanted all to know.
-    pub wish: Wish,
+    pub wish: RankSignal,
 }
 
 impl StepResult {
@@ -53,7 +53,7 @@ pub(crate) struct Read {
     pub gradient_norm: f32,
     h: Vec<f32>,
     targets: Vec<f32>,
-    wish: Wish,
+    wish: RankSignal,
 }
 
 /// Moves the parameters, unless the loss or a gradient is not finite, and reads what is watched.
@@ -79,7 +79,7 @@ pub(crate) fn update_and_read(adam: &mut Adam, parameters: &mut Parameters, whol
     let h = h.and_then(|_| read.next()).unwrap_or_default();
     let wish = wishes
         .and_then(|_| read.next())
-        .map_or_else(Wish::default, |wishes| Wish { stop: wishes[0] > 0.0, seconds: wishes[1] });
+        .map_or_else(RankSignal::default, |wishes| RankSignal { stop: wishes[0] > 0.0, seconds: wishes[1] });
     let targets = match targets {
         Targets::Known(targets) => targets,
         Targets::Gathered(_) => read.next().unwrap_or_default(),

@@ -20,7 +20,7 @@ mod routing;
 
 use super::assign::{Assigned, Followed, assign, compared};
 use super::codebook_step::CodebookStep;
-use super::exchange::{Among, Part};
+use super::exchange::{Part, StepContext};
 use super::reading::{StepResult, update_and_read};
 use super::schedule::learning_rate;
 use super::terms::Losses;
@@ -37,7 +37,7 @@ pub(crate) fn step(
     batch: &Batch,
     step: u64,
     progress: f32,
-    among: Among,
+    among: StepContext,
 ) -> StepResult {
     let tape = Tape::recording(&model.parameters);
     let Forward { losses, h, targets, followed } =
@@ -56,7 +56,7 @@ pub(crate) fn step(
     StepResult::with_codes(read, h_width, model.recipe.code_count)
 }
 
-/// A batch's way through the networks, as far as the way back and the codebook need it.
+/// A batch's way through the networks, as far as the backward pass and the codebook need it.
 pub(crate) struct Forward {
     pub losses: Losses,
     /// What the classifier sees.
