@@ -25,13 +25,13 @@ impl Var {
     /// → [batch·K, height, width, outputs of the last layer]
     pub fn pixel_layers(&self, bias: &Self, layers: &[[&Self; 2]]) -> Self {
         let (last, hidden) = layers.split_last().expect("pixel_layers: at least one layer");
+        let shape = self.layers_shape(bias, layers);
         let device = self.device();
         let Some(kernels) = device.backend().pixel_layers() else {
             let first = self.add_sample_bias_relu(bias);
             let x = hidden.iter().fold(first, |x, [weight, bias]| x.conv2d_relu(weight, Some(bias)));
             return x.conv2d_logits(last[0], Some(last[1]));
         };
-        let shape = self.layers_shape(bias, layers);
         let operands: Vec<&Self> = [self, bias].into_iter().chain(layers.iter().flatten().copied()).collect();
         let tensors: Vec<Tensor> = operands.iter().map(|operand| operand.tensor().clone()).collect();
         let out = kernels.forward(&shape, &tensors);
