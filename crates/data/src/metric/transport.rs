@@ -4,8 +4,6 @@
 //! with the fewest arcs is taken. Without both, paths of rounding's one unit can undo each other's work, and
 //! the search takes as many steps as there are units.
 
-use std::collections::BTreeSet;
-
 /// Mass one in integer units. Cutting the weights to them moves the result by less than 1e-13.
 const UNITS: i64 = 1 << 50;
 
@@ -59,8 +57,6 @@ type Distance = (i64, usize);
 fn plan(costs: &[i64], supply: &[i64], mut demand: Vec<i64>) -> Vec<i64> {
     let sinks = demand.len();
     let mut flow = vec![0i64; costs.len()];
-    // The sources that serve each sink, in order: few of them do, so that nobody looks through all.
-    let mut serving: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); sinks];
     let mut price = vec![0i64; sinks];
     for (source, &units) in supply.iter().enumerate() {
         let mut left = units;
@@ -80,7 +76,7 @@ fn plan(costs: &[i64], supply: &[i64], mut demand: Vec<i64>) -> Vec<i64> {
                 }
                 settled[nearest] = true;
                 let (cost, arcs) = distance[nearest];
-                for &k in &serving[nearest] {
+                for k in (0..supply.len()).filter(|&k| flow[k * sinks + nearest] > 0) {
                     for sink in (0..sinks).filter(|&sink| !settled[sink]) {
                         let reached = (cost + reduced(k, sink) - reduced(k, nearest), arcs + 1);
                         if reached < distance[sink] {
@@ -102,15 +98,10 @@ fn plan(costs: &[i64], supply: &[i64], mut demand: Vec<i64>) -> Vec<i64> {
             sink = end;
             while let Some((before, k)) = previous[sink] {
                 flow[k * sinks + sink] += moved;
-                serving[sink].insert(k);
                 flow[k * sinks + before] -= moved;
-                if flow[k * sinks + before] == 0 {
-                    serving[before].remove(&k);
-                }
                 sink = before;
             }
             flow[source * sinks + sink] += moved;
-            serving[sink].insert(source);
             demand[end] -= moved;
             left -= moved;
         }

@@ -76,8 +76,8 @@ pub(crate) enum Arg {
 #[repr(C, align(64))]
 pub(crate) struct TensorMap(pub [u64; 16]);
 
-/// A tensor that the tensor memory accelerator (TMA) takes boxes of, into rows of shared memory; what lies outside of it is zero. Sizes are
-/// those of the innermost dimension first.
+/// A tensor that the tensor memory accelerator (TMA) takes boxes of, into rows of shared memory; what lies outside of it
+/// is zero. Sizes are those of the innermost dimension first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Boxes<'a> {
     pub sizes: &'a [usize],
