@@ -166,8 +166,8 @@ impl Ranks {
         if self.are_alone() {
             return Ok(());
         }
-        let said = self.broadcast(what, blake3::hash(bytes).as_bytes().to_vec())?;
-        let differs = said != blake3::hash(bytes).as_bytes();
+        let own = blake3::hash(bytes).as_bytes().to_vec();
+        let differs = self.broadcast(what, own.clone())? != own;
         let differing: Vec<String> = (self.gather(what, f32::from(u8::from(differs)))?.iter().enumerate())
             .filter(|(_, differs)| **differs > 0.0)
             .map(|(rank, _)| rank.to_string())
