@@ -55,7 +55,7 @@ pub use cuda::{
     Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, catching,
 };
 pub use joined::{CudaMemory, Exposed, Places};
-pub use op::BatchStatistics;
+pub use op::{BatchStatistics, SumOverRanks};
 pub use optim::{Adam, AdamOptions, Group, Stepped, Updated};
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use shape::Shape;

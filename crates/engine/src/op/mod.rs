@@ -8,13 +8,13 @@
 mod bias;
 mod conv;
 mod elementwise;
-mod elsewhere;
 mod group_norm;
 mod join;
 mod loss;
 mod matmul;
 mod norm;
 mod pixel_layers;
+mod ranks;
 mod reduce;
 mod resize;
 
@@ -24,7 +24,6 @@ use crate::tensor::Tensor;
 use bias::SampleBias;
 use conv::Conv;
 use elementwise::{Arithmetic, Pointwise, StraightThrough};
-use elsewhere::Elsewhere;
 use group_norm::GroupNorm;
 use join::{Concat, GatherRows, Reshape};
 use loss::{CrossEntropy, RowDistance, Softmax};
@@ -32,6 +31,8 @@ use matmul::{MatMul, Transpose};
 pub use norm::BatchStatistics;
 use norm::{BatchNorm, BatchNormBy, L2Normalise};
 use pixel_layers::Layers;
+use ranks::RankSum;
+pub use ranks::SumOverRanks;
 use reduce::{BroadcastPixels, BroadcastRows, MeanPixels, SumRows};
 use resize::Resize;
 
@@ -94,7 +95,6 @@ operations!(
     Concat,
     Conv,
     CrossEntropy,
-    Elsewhere,
     GatherRows,
     GroupNorm,
     L2Normalise,
@@ -102,6 +102,7 @@ operations!(
     MatMul,
     MeanPixels,
     Pointwise,
+    RankSum,
     Reshape,
     Resize,
     RowDistance,
