@@ -10,7 +10,7 @@ use crate::predict::{predict_batch, tensor_of};
 use crate::recipe::{MethodKind, Recipe};
 use crate::train::{Losses, StepContext, StepResult, forward, step};
 use multivalued_data::{Image, Prediction};
-use multivalued_engine::{Adam, Device, Listed, Parameters, Tape, Tensor, Var};
+use multivalued_engine::{Adam, Device, Listing, Parameters, Tape, Tensor, Var};
 
 /// The networks of the recipe's method, with their parameters.
 pub struct Network(Kind);
@@ -104,13 +104,7 @@ impl Network {
     }
 
     /// The operations of one step of training, with what each took. Nothing moves.
-    pub(crate) fn operations(
-        &self,
-        recipe: &Recipe,
-        batch: &Batch,
-        number: u64,
-        progress: f32,
-    ) -> Vec<Listed> {
+    pub(crate) fn operations(&self, recipe: &Recipe, batch: &Batch, number: u64, progress: f32) -> Listing {
         let (tape, alone) = (Tape::timed(self.parameters()), Ranks::alone());
         let losses: Losses = match &self.0 {
             Kind::Multivalued(model) => forward(model, &tape, recipe, batch, progress, &alone).losses,

@@ -163,6 +163,10 @@ impl Cuda {
         self.pool().peak_bytes
     }
 
+    pub(crate) fn recent_peak_bytes(&self) -> usize {
+        self.pool().recent_peak_bytes()
+    }
+
     pub(super) fn make_current(&self) {
         or_fail(self.enter(), "choosing the GPU");
     }

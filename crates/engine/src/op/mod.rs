@@ -49,6 +49,11 @@ pub(crate) trait Operation: Sized {
     /// Hands its operands' gradients on, given that of its result.
     fn backward(self, dy: Tensor, flow: &mut Flow);
 
+    /// The tensors that it keeps.
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
+
     /// Its result where that is a relu's, so that no gradient passes where it is zero; such an operation asks
     /// [`Flow::mask`] for what is still to be masked.
     fn relu_result(&self) -> Option<&Tensor> {
@@ -70,6 +75,10 @@ macro_rules! operations {
 
             fn backward(self, dy: Tensor, flow: &mut Flow) {
                 match self { $(Self::$name(op) => op.backward(dy, flow)),* }
+            }
+
+            fn saved(&self) -> Vec<&Tensor> {
+                match self { $(Self::$name(op) => op.saved()),* }
             }
 
             fn relu_result(&self) -> Option<&Tensor> {

@@ -43,7 +43,7 @@ use census::Census;
 use exchange::RankSignal;
 use log::EpochSums;
 use multivalued_data::CaseList;
-use multivalued_engine::{Adam, AdamOptions, Device, Group, Listed, Parameters, Tensor};
+use multivalued_engine::{Adam, AdamOptions, Device, Group, Listing, Parameters, Tensor};
 use std::time::Instant;
 
 /// Steps in a row whose loss may fail to be finite before training stops.
@@ -276,17 +276,17 @@ impl Trainer {
     }
 
     /// The operations of the next step as it would be at the training's end, when every term of the loss counts, with
-    /// what each took. Nothing moves.
-    pub fn operations(&mut self) -> Result<Vec<Listed>> {
+    /// what each took, and the step's memory. Nothing moves.
+    pub fn operations(&mut self) -> Result<Listing> {
         caught(|| {
             let Self { network, recipe, step, batches, .. } = self;
             let batch = batches.take(*step, network.device())?;
             // Twice: the first time fills caches and buffers.
-            let mut listed = Vec::new();
+            let mut listing = Listing::default();
             for _ in 0..2 {
-                listed = rayon::scope(|_| network.operations(recipe, &batch, *step, 1.0));
+                listing = rayon::scope(|_| network.operations(recipe, &batch, *step, 1.0));
             }
-            Ok(listed)
+            Ok(listing)
         })
     }
 
