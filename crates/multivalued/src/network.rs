@@ -2,8 +2,6 @@
 
 use crate::Result;
 use crate::baseline::{ProbabilisticUnet, Unet};
-use crate::batch::Batch;
-use crate::collective::Ranks;
 use crate::error::caught;
 use crate::model::Model;
 use crate::predict::{predict_batch, tensor_of};
@@ -87,31 +85,21 @@ impl Network {
     }
 
     /// One step of training.
-    pub(crate) fn step(
-        &mut self,
-        adam: &mut Adam,
-        recipe: &Recipe,
-        batch: &Batch,
-        number: u64,
-        progress: f32,
-        among: StepContext,
-    ) -> StepResult {
+    pub(crate) fn step(&mut self, adam: &mut Adam, context: StepContext) -> StepResult {
         match &mut self.0 {
-            Kind::Multivalued(model) => step(model, adam, recipe, batch, number, progress, among),
-            Kind::ProbabilisticUnet(network) => network.step(adam, recipe, batch, number, progress, among),
-            Kind::Unet(network) => network.step(adam, recipe, batch, number, progress, among),
+            Kind::Multivalued(model) => step(model, adam, context),
+            Kind::ProbabilisticUnet(network) => network.step(adam, context),
+            Kind::Unet(network) => network.step(adam, context),
         }
     }
 
     /// The operations of one step of training, with what each took. Nothing moves.
-    pub(crate) fn operations(&self, recipe: &Recipe, batch: &Batch, number: u64, progress: f32) -> Listing {
-        let (tape, alone) = (Tape::timed(self.parameters()), Ranks::alone());
+    pub(crate) fn operations(&self, context: StepContext) -> Listing {
+        let tape = Tape::timed(self.parameters());
         let losses: Losses = match &self.0 {
-            Kind::Multivalued(model) => forward(model, &tape, recipe, batch, progress, &alone).losses,
-            Kind::ProbabilisticUnet(network) => {
-                network.step_losses(&tape, recipe, batch, number, progress, &alone)
-            }
-            Kind::Unet(network) => network.losses(&tape, recipe, batch, progress),
+            Kind::Multivalued(model) => forward(model, &tape, context).losses,
+            Kind::ProbabilisticUnet(network) => network.step_losses(&tape, context),
+            Kind::Unet(network) => network.losses(&tape, context),
         };
         let total = losses.total();
         tape.listed(&total).1
