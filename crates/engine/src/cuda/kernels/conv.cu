@@ -148,22 +148,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
 #pragma unroll
                 for (int i = 0; i < 8; i++) values[i] += more[i];
             }
-            if (residual) {
-                load<8>(residual + to, more);
-#pragma unroll
-                for (int i = 0; i < 8; i++) values[i] += more[i];
-            }
-            if (relu) {
-#pragma unroll
-                for (int i = 0; i < 8; i++) values[i] = relu_of(values[i]);
-            }
-            if (mask) {
-                load<8>(mask + to, more);
-#pragma unroll
-                for (int i = 0; i < 8; i++) values[i] = more[i] > 0.0f ? values[i] : 0.0f;
-            }
-            if (wide_out) store<8>((float*)out + to, values);
-            else store<8>((T*)out + to, values);
+            write_eight(values, out, to, residual, relu, mask, wide_out);
         } else {
             for (int i = 0; i < 8 && n + i < outputs; i++) {
                 float value = values[i];

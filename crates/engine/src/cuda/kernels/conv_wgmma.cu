@@ -153,22 +153,7 @@ __global__ __launch_bounds__(256, BN > 32 ? 2 : 3) void conv_wgmma(
 #pragma unroll
                         for (int j = 0; j < 8; j++) values[j] += more[j];
                     }
-                    if (residual) {
-                        load<8>(residual + to, more);
-#pragma unroll
-                        for (int j = 0; j < 8; j++) values[j] += more[j];
-                    }
-                    if (relu) {
-#pragma unroll
-                        for (int j = 0; j < 8; j++) values[j] = relu_of(values[j]);
-                    }
-                    if (mask) {
-                        load<8>(mask + to, more);
-#pragma unroll
-                        for (int j = 0; j < 8; j++) values[j] = more[j] > 0.0f ? values[j] : 0.0f;
-                    }
-                    if (wide_out) store<8>((float*)out + to, values);
-                    else store<8>((T*)out + to, values);
+                    write_eight(values, out, to, residual, relu, mask, wide_out);
                 }
             }
         }
