@@ -41,6 +41,25 @@ pub enum Failure {
 /// A command's result.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
+/// A failure's sentence, to be read or to be changed.
+macro_rules! message_of {
+    ($failure:expr) => {
+        match $failure {
+            Self::OutputClosed => None,
+            Self::BelowBound(message)
+            | Self::User(message)
+            | Self::Missing(message)
+            | Self::Memory(message)
+            | Self::NoDevice(message)
+            | Self::DeviceFailed(message)
+            | Self::Io(message)
+            | Self::ReadOnly(message)
+            | Self::Lost(message)
+            | Self::Interrupted(message) => Some(message),
+        }
+    };
+}
+
 impl Failure {
     /// The user's error at a place: a path, an option, a key.
     pub fn user(place: impl fmt::Display, reason: impl fmt::Display) -> Self {
@@ -90,35 +109,11 @@ impl Failure {
 
     /// What happened, in a sentence; none where nobody listens.
     pub fn message(&self) -> Option<&str> {
-        match self {
-            Self::OutputClosed => None,
-            Self::BelowBound(message)
-            | Self::User(message)
-            | Self::Missing(message)
-            | Self::Memory(message)
-            | Self::NoDevice(message)
-            | Self::DeviceFailed(message)
-            | Self::Io(message)
-            | Self::ReadOnly(message)
-            | Self::Lost(message)
-            | Self::Interrupted(message) => Some(message),
-        }
+        message_of!(self)
     }
 
     fn message_mut(&mut self) -> Option<&mut String> {
-        match self {
-            Self::OutputClosed => None,
-            Self::BelowBound(message)
-            | Self::User(message)
-            | Self::Missing(message)
-            | Self::Memory(message)
-            | Self::NoDevice(message)
-            | Self::DeviceFailed(message)
-            | Self::Io(message)
-            | Self::ReadOnly(message)
-            | Self::Lost(message)
-            | Self::Interrupted(message) => Some(message),
-        }
+        message_of!(self)
     }
 
     /// The code that the process ends with.

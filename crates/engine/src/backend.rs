@@ -43,6 +43,8 @@ pub(crate) trait Memory {
     fn allocations(&self) -> usize;
     /// The most memory that tensors took at once so far.
     fn peak_bytes(&self) -> usize;
+    /// The most memory that tensors took at once since this was last asked; right after it, what they take now.
+    fn recent_peak_bytes(&self) -> usize;
 }
 
 /// An operation of two values.

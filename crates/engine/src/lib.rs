@@ -55,12 +55,12 @@ pub use cuda::{
     Cuda, DeviceError, Intensity, KernelTime, Pick, Precision, Rescale, ResidentImages, catching,
 };
 pub use joined::{CudaMemory, Exposed, Places};
-pub use op::BatchStatistics;
+pub use op::{BatchStatistics, SumOverRanks};
 pub use optim::{Adam, AdamOptions, Group, Stepped, Updated};
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use shape::Shape;
 pub use stage::Stage;
-pub use tape::listing::Listed;
+pub use tape::listing::{Listed, Listing};
 pub use tape::{Gradients, Tape, Var};
 pub use tensor::{Device, Tensor};
 pub use views::{InverseViews, NEAR_HIGHEST, PackedMasks, Placement};

@@ -12,10 +12,12 @@
 //! intermediate is freed as soon as the caller drops it.
 //!
 //! What is recorded is data: an [`Op`] with what it saved, the places of its operands, and the shape of its result.
-//! So the recorded step can be looked at before its backward pass ([`peephole`]), and be listed ([`listing`]).
+//! So the recorded step can be looked at before its backward pass ([`peephole`]), and be listed ([`listing`]) with its
+//! memory ([`memory`]).
 
 pub(crate) mod flow;
 pub mod listing;
+mod memory;
 mod peephole;
 
 use crate::backend::Backend;
@@ -24,7 +26,7 @@ use crate::parameters::{ParameterId, Parameters};
 use crate::shape::Shape;
 use crate::tensor::{Device, Tensor};
 use flow::Flow;
-use listing::{Clock, Listed};
+use listing::{Clock, Lister, Listing};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -60,8 +62,9 @@ pub(crate) struct Record {
     pub operands: Vec<Option<Place>>,
     /// The operands' sizes, then the result's.
     pub shapes: Vec<Shape>,
-    /// Of the result.
+    /// Memory of the result, and the number of its buffer.
     pub bytes: usize,
+    pub buffer: u64,
     pub forward: Duration,
 }
 
@@ -135,8 +138,8 @@ impl Push for Rc<RefCell<Recording>> {
     fn push(&self, operands: Vec<Option<Place>>, shapes: Vec<Shape>, result: &Tensor, op: Op) -> Node {
         let Recording { records, clock } = &mut *self.borrow_mut();
         let forward = clock.as_mut().map_or(Duration::ZERO, |clock| clock.lap(result.backend()));
-        let bytes = result.shape().volume() * result.element().size();
-        records.push(Record { op, operands, shapes, bytes, forward });
+        let (bytes, buffer) = (result.bytes(), result.buffer_number());
+        records.push(Record { op, operands, shapes, bytes, buffer, forward });
         Node { tape: self.clone(), place: records.len() - 1 }
     }
 }
@@ -162,7 +165,7 @@ impl Tape {
 
     /// A tape that records gradients and times every operation, waiting for its device: for [`listed`](Self::listed).
     pub fn timed(parameters: &Parameters) -> Self {
-        Self::new(parameters, true, Some(Clock::start()))
+        Self::new(parameters, true, Some(Clock::start(parameters)))
     }
 
     fn new(parameters: &Parameters, recording: bool, clock: Option<Clock>) -> Self {
@@ -191,35 +194,39 @@ impl Tape {
         self.walk_back(loss).0
     }
 
-    /// The gradients, and the operations that were recorded, with what each took.
-    pub fn listed(self, loss: &Var) -> (Gradients, Vec<Listed>) {
+    /// The gradients, and the operations that were recorded, with what each took; empty unless the tape is
+    /// [`timed`](Self::timed).
+    pub fn listed(self, loss: &Var) -> (Gradients, Listing) {
         self.walk_back(loss)
     }
 
-    fn walk_back(self, loss: &Var) -> (Gradients, Vec<Listed>) {
+    fn walk_back(self, loss: &Var) -> (Gradients, Listing) {
         assert_eq!(loss.shape().volume(), 1, "the loss is a single value, not of shape {}", loss.shape());
         let none = Gradients { by_parameter: vec![None; self.parameters.len()] };
-        let Some(node) = &loss.node else { return (none, Vec::new()) };
+        let Some(node) = &loss.node else { return (none, Listing::default()) };
         assert!(Rc::ptr_eq(&node.tape, &self.recording), "the loss was computed on another tape");
-        let Recording { mut records, mut clock } = self.recording.take();
-        let mut listing = clock.as_ref().map_or_else(Vec::new, |_| listing::of(&records));
+        let Recording { mut records, clock } = self.recording.take();
+        let mut lister = clock.map(|clock| Lister::new(&records, clock));
         let masks = peephole::masks(&records);
         let mut flow = Flow::new(loss.device(), records.len(), none);
         flow.start(node.place, Tensor::full(&loss.device(), loss.shape(), 1.0));
         // Taken in every case: what an operation saved is freed as soon as it is behind us.
         while let Some(Record { op, operands, .. }) = records.pop() {
             let place = records.len();
+            if let Some(lister) = &mut lister {
+                lister.enter(flow.bytes());
+            }
             let first = || records[operands.first().copied().flatten()?].op.relu_result().cloned();
             let mask = if masks[place] { first() } else { None };
             if let Some(gradient) = flow.enter(place, operands, mask) {
                 op.backward(gradient, &mut flow);
             }
-            if let (Some(clock), Some(listed)) = (&mut clock, listing.get_mut(place)) {
-                let time = clock.lap(loss.backend());
-                listed.iter_mut().for_each(|listed| listed.backward = time);
+            if let Some(lister) = &mut lister {
+                lister.leave(place, loss.backend());
             }
         }
-        (flow.finish(), listing.into_iter().flatten().collect())
+        let listing = lister.map_or_else(Listing::default, |lister| lister.finish(loss.backend()));
+        (flow.finish(), listing)
     }
 }
 

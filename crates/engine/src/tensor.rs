@@ -8,6 +8,7 @@ use crate::joined::Exposed;
 use crate::shape::Shape;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where tensors live and are computed. Cheap to clone; clones share their memory pool.
 #[derive(Clone, Debug)]
@@ -188,6 +189,19 @@ impl Tensor {
         }
     }
 
+    /// The number of its buffer, which tensors with the same values share, and no other buffer ever has.
+    pub(crate) fn buffer_number(&self) -> u64 {
+        match &self.storage {
+            Storage::Cpu(_, buffer) => buffer.number(),
+            Storage::Cuda(buffer) => buffer.number(),
+        }
+    }
+
+    /// The memory of its values.
+    pub(crate) fn bytes(&self) -> usize {
+        self.shape.volume() * self.element().size()
+    }
+
     /// Its sizes.
     pub fn shape(&self) -> Shape {
         self.shape
@@ -297,6 +311,12 @@ impl Tensor {
         change(&mut values);
         *self = Self::from_slice(&self.device(), self.shape, &values);
     }
+}
+
+/// The next buffer's number. An address would not do: buffers lie at the same one in turn.
+pub(crate) fn buffer_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// What mixing tensors of two devices in one operation ends with.

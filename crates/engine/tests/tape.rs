@@ -116,7 +116,8 @@ fn a_step_is_listed_with_shapes_parameters_and_bytes() {
     };
     let tape = Tape::timed(&parameters);
     let loss = run(&tape);
-    let (gradients, listed) = tape.listed(&loss);
+    let (gradients, listing) = tape.listed(&loss);
+    let listed = &listing.operations;
     let names: Vec<&str> = listed.iter().map(|op| op.name.as_str()).collect();
     assert_eq!(names, ["conv 3x3 + bias + relu", "conv 1x1", "mean of pixels", "scale", "sum"]);
     assert_eq!(*listed[0].result, SHAPE);

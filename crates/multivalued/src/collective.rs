@@ -8,7 +8,7 @@
 //! checkpoint can still be saved.
 
 use crate::{Error, Result};
-use multivalued_engine::{Exposed, Tensor, Var};
+use multivalued_engine::{Exposed, SumOverRanks, Tensor, Var};
 use std::fmt;
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -122,12 +122,7 @@ impl Ranks {
         if self.are_alone() {
             return value.clone();
         }
-        let (there, back) = (self.clone(), self.clone());
-        let sum = move |ranks: Self, mut tensor: Tensor| {
-            ranks.add_up(what, &mut tensor).unwrap_or_else(|error| unwind(error));
-            tensor
-        };
-        value.elsewhere(|tensor| sum(there, tensor.clone()), move |gradient| sum(back, gradient))
+        value.sum_over_ranks(Arc::new(StepSum { ranks: self.clone(), what }))
     }
 
     /// One value of each rank, in their order.
@@ -182,6 +177,19 @@ impl Ranks {
                 ),
             }),
         }
+    }
+}
+
+/// A sum over ranks within a step, with its name.
+struct StepSum {
+    ranks: Ranks,
+    what: &'static str,
+}
+
+impl SumOverRanks for StepSum {
+    fn sum(&self, mut tensor: Tensor) -> Tensor {
+        self.ranks.add_up(self.what, &mut tensor).unwrap_or_else(|error| unwind(error));
+        tensor
     }
 }
 

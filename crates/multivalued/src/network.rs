@@ -2,15 +2,13 @@
 
 use crate::Result;
 use crate::baseline::{ProbabilisticUnet, Unet};
-use crate::batch::Batch;
-use crate::collective::Ranks;
 use crate::error::caught;
 use crate::model::Model;
 use crate::predict::{predict_batch, tensor_of};
 use crate::recipe::{MethodKind, Recipe};
 use crate::train::{Losses, StepContext, StepResult, forward, step};
 use multivalued_data::{Image, Prediction};
-use multivalued_engine::{Adam, Device, Listed, Parameters, Tape, Tensor, Var};
+use multivalued_engine::{Adam, Device, Listing, Parameters, Tape, Tensor, Var};
 
 /// The networks of the recipe's method, with their parameters.
 pub struct Network(Kind);
@@ -87,37 +85,21 @@ impl Network {
     }
 
     /// One step of training.
-    pub(crate) fn step(
-        &mut self,
-        adam: &mut Adam,
-        recipe: &Recipe,
-        batch: &Batch,
-        number: u64,
-        progress: f32,
-        among: StepContext,
-    ) -> StepResult {
+    pub(crate) fn step(&mut self, adam: &mut Adam, context: StepContext) -> StepResult {
         match &mut self.0 {
-            Kind::Multivalued(model) => step(model, adam, recipe, batch, number, progress, among),
-            Kind::ProbabilisticUnet(network) => network.step(adam, recipe, batch, number, progress, among),
-            Kind::Unet(network) => network.step(adam, recipe, batch, number, progress, among),
+            Kind::Multivalued(model) => step(model, adam, context),
+            Kind::ProbabilisticUnet(network) => network.step(adam, context),
+            Kind::Unet(network) => network.step(adam, context),
         }
     }
 
     /// The operations of one step of training, with what each took. Nothing moves.
-    pub(crate) fn operations(
-        &self,
-        recipe: &Recipe,
-        batch: &Batch,
-        number: u64,
-        progress: f32,
-    ) -> Vec<Listed> {
-        let (tape, alone) = (Tape::timed(self.parameters()), Ranks::alone());
+    pub(crate) fn operations(&self, context: StepContext) -> Listing {
+        let tape = Tape::timed(self.parameters());
         let losses: Losses = match &self.0 {
-            Kind::Multivalued(model) => forward(model, &tape, recipe, batch, progress, &alone).losses,
-            Kind::ProbabilisticUnet(network) => {
-                network.step_losses(&tape, recipe, batch, number, progress, &alone)
-            }
-            Kind::Unet(network) => network.losses(&tape, recipe, batch, progress),
+            Kind::Multivalued(model) => forward(model, &tape, context).losses,
+            Kind::ProbabilisticUnet(network) => network.step_losses(&tape, context),
+            Kind::Unet(network) => network.losses(&tape, context),
         };
         let total = losses.total();
         tape.listed(&total).1

@@ -6,7 +6,7 @@ use clap::Args;
 use multivalued::Recipe;
 use multivalued::predict::predict_cases;
 use multivalued::train::Trainer;
-use multivalued_engine::Listed;
+use multivalued_engine::{Listed, Listing};
 
 use crate::columns::two_columns;
 use crate::device::{DeviceChoice, description};
@@ -29,7 +29,7 @@ pub struct Bench {
     /// Steps to measure
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     steps: u32,
-    /// List the operations of a training step: shapes, parameters, memory and time of each
+    /// List the operations of a training step: shapes, parameters, memory and time of each, and the step's memory
     #[arg(long)]
     ops: bool,
     /// What computes: auto, cpu or cuda:N
@@ -88,38 +88,44 @@ impl Bench {
         say_lines(&two_columns(&rows.map(|(name, value)| (name.to_owned(), value))))?;
         if self.ops {
             say_lines("")?;
-            say_lines(&listing(&trainer.operations()?))?;
+            let listing = trainer.operations()?;
+            say_lines(&table(&listing.operations))?;
+            say_lines("")?;
+            say_lines(&memory(&listing))?;
         }
         Ok(())
     }
 }
 
-/// The operations of a step as a table, with a line of sums.
-fn listing(operations: &[Listed]) -> String {
+fn mebibytes(bytes: usize) -> String {
+    format!("{:.2}", bytes as f64 / (1u64 << 20) as f64)
+}
+
+/// The operations of a step as a table, with a line of sums. Memory is in MiB: that of the result, what is kept for the
+/// backward pass, and what is alive after the operation.
+fn table(operations: &[Listed]) -> String {
     let milliseconds = |time: Duration| format!("{:.3}", 1e3 * time.as_secs_f64());
-    let mebibytes = |bytes: usize| format!("{:.2}", bytes as f64 / (1u64 << 20) as f64);
-    let row = |name: String, shapes: String, parameters: usize, bytes: usize, times: [Duration; 2]| {
-        let [forward, backward] = times.map(milliseconds);
-        [name, shapes, parameters.to_string(), mebibytes(bytes), forward, backward]
-    };
-    let head = ["operation", "shapes", "parameters", "MiB", "forward ms", "backward ms"].map(str::to_owned);
+    let head =
+        ["operation", "shapes", "parameters", "MiB", "kept MiB", "alive MiB", "forward ms", "backward ms"];
     let of = |op: &Listed| {
         let operands: Vec<String> = op.operands.iter().map(ToString::to_string).collect();
         let shapes = format!("{} -> {}", operands.join(" "), op.result);
-        row(op.name.clone(), shapes, op.parameters, op.bytes, [op.forward, op.backward])
+        let [bytes, kept, alive] = [op.bytes, op.kept, op.alive].map(mebibytes);
+        let [forward, backward] = [op.forward, op.backward].map(milliseconds);
+        [op.name.clone(), shapes, op.parameters.to_string(), bytes, kept, alive, forward, backward]
     };
+    let bytes = [|op: &Listed| op.bytes, |op: &Listed| op.kept];
+    let [bytes, kept] = bytes.map(|bytes| mebibytes(operations.iter().map(bytes).sum()));
     let times = [|op: &Listed| op.forward, |op: &Listed| op.backward];
-    let sums = row(
-        format!("{} operations", operations.len()),
-        String::new(),
-        operations.iter().map(|op| op.parameters).sum(),
-        operations.iter().map(|op| op.bytes).sum(),
-        times.map(|time| operations.iter().map(time).sum()),
-    );
-    let rows: Vec<[String; 6]> = [head].into_iter().chain(operations.iter().map(of)).chain([sums]).collect();
+    let [forward, backward] = times.map(|time| milliseconds(operations.iter().map(time).sum()));
+    let (count, parameters) = (operations.len(), operations.iter().map(|op| op.parameters).sum::<usize>());
+    let name = format!("{count} operations");
+    let sums = [name, String::new(), parameters.to_string(), bytes, kept, String::new(), forward, backward];
+    let rows: Vec<[String; 8]> =
+        [head.map(str::to_owned)].into_iter().chain(operations.iter().map(of)).chain([sums]).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let line = |row: &[String; 6]| {
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |row: &[String; 8]| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
             0 | 1 => format!("{cell:<width$}"),
             _ => format!("{cell:>width$}"),
@@ -127,6 +133,20 @@ fn listing(operations: &[Listed]) -> String {
         cells.collect::<Vec<_>>().join("  ")
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// The memory that a step needs by its operations, and what the device held.
+fn memory(listing: &Listing) -> String {
+    let [forward, backward, held, before] =
+        [listing.planned_forward, listing.planned_backward, listing.held, listing.before].map(mebibytes);
+    let rows = [
+        (
+            "memory by the plan",
+            format!("at most {forward} MiB in the forward pass, {backward} MiB in the backward pass"),
+        ),
+        ("memory held", format!("at most {held} MiB, of which {before} MiB were there before the step")),
+    ];
+    two_columns(&rows.map(|(name, value)| (name.to_owned(), value)))
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

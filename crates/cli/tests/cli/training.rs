@@ -368,4 +368,7 @@ fn the_machine_is_measured() {
     for part in ["operation ", "parameters", "conv 3x3", " -> [", "resize", "backward ms", " operations"] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
+    for part in ["kept MiB", "alive MiB", "memory by the plan", "memory held"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::load::{self, Part, Slices};
+use super::load::{self, Part};
+use super::slices::Slices;
 use super::{Dataset, Options, Source};
 use crate::agreement::{Agreement, CaseAgreement, Measured};
 use crate::import::{Limits, MaskRule};

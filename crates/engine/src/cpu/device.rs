@@ -103,4 +103,8 @@ impl Memory for Cpu {
     fn peak_bytes(&self) -> usize {
         self.pool.peak_bytes()
     }
+
+    fn recent_peak_bytes(&self) -> usize {
+        self.pool.recent_peak_bytes()
+    }
 }

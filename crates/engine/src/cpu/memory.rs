@@ -1,6 +1,7 @@
 //! Buffers aligned to cache lines, and the pool that hands them from one step to the next.
 
 use crate::cuda::{DeviceError, fail};
+use crate::tensor::buffer_number;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,7 @@ pub(crate) struct Buffer {
     lines: Vec<Line>,
     len: usize,
     pool: Option<Arc<Pool>>,
+    number: u64,
 }
 
 impl Buffer {
@@ -22,7 +24,12 @@ impl Buffer {
     pub fn zeroed(len: usize) -> Self {
         let count = len.div_ceil(16);
         let lines = new_lines(count).unwrap_or_else(|| out_of_memory(count, 0));
-        Self { lines, len, pool: None }
+        Self { lines, len, pool: None, number: buffer_number() }
+    }
+
+    /// What tells it from every other buffer that there was.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Lengthens the buffer to at least `len`; new values are zero.
@@ -68,6 +75,8 @@ struct State {
     free_lines: usize,
     live_lines: usize,
     peak_lines: usize,
+    /// The peak since it was last asked for.
+    recent_lines: usize,
     fresh: usize,
     /// The most lines that may be in use at once, where there is a limit.
     limit: Option<usize>,
@@ -148,8 +157,9 @@ impl Pool {
         state.fresh += usize::from(fresh);
         state.live_lines += count;
         state.peak_lines = state.peak_lines.max(state.live_lines);
+        state.recent_lines = state.recent_lines.max(state.live_lines);
         drop(state);
-        Buffer { lines, len, pool: Some(self.clone()) }
+        Buffer { lines, len, pool: Some(self.clone()), number: buffer_number() }
     }
 
     /// The most memory that may be in use at once.
@@ -181,6 +191,13 @@ impl Pool {
     /// The most memory that was in use at once so far.
     pub fn peak_bytes(&self) -> usize {
         self.lock().peak_lines * size_of::<Line>()
+    }
+
+    /// The most memory that was in use at once since this was last asked.
+    pub fn recent_peak_bytes(&self) -> usize {
+        let mut state = self.lock();
+        let live = state.live_lines;
+        std::mem::replace(&mut state.recent_lines, live) * size_of::<Line>()
     }
 }
 

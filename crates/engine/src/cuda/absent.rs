@@ -62,6 +62,10 @@ impl Cuda {
         match self.0 {}
     }
 
+    pub(crate) fn recent_peak_bytes(&self) -> usize {
+        match self.0 {}
+    }
+
     pub(super) fn allocate(&self, _: usize) -> u64 {
         match self.0 {}
     }

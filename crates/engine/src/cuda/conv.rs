@@ -12,18 +12,22 @@ use std::sync::Arc;
 /// The most pixels of a tile, and of a tile with its neighbours.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    tile: usize,
+    pub tile: usize,
     pub halo: usize,
 }
 
 /// The kernels could take a halo of 256. This one only makes tiles smaller that are at most three pixels high or
 /// wide, and leaves room on GPUs that give a block 99 KiB of shared memory.
-const TILE: Limits = Limits { tile: 128, halo: 216 };
+pub(super) const TILE: Limits = Limits { tile: 128, halo: 216 };
 /// Of the kernel for few channels.
 pub(super) const LARGE_TILE: Limits = Limits { tile: 256, halo: 330 };
-/// Bytes between rows of 64 in shared memory: 16 more, so that eight rows meet eight banks. The kernels are compiled
-/// with it.
+/// Bytes between rows of 64 in shared memory: 16 more, so that eight rows meet eight banks.
 pub(super) const ROW: usize = 80;
+/// Values between lines of results in shared memory.
+pub(super) const RESULT_PADDING: usize = 8;
+/// Bytes between rows of the weight gradient's tiles, in bf16 and in f32.
+pub(super) const BF16_PADDING: usize = 16;
+pub(super) const F32_PADDING: usize = 32;
 
 /// How the pixels are cut into tiles.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,13 +92,13 @@ fn narrow_shared(chunks: usize, taps: usize, halo: usize) -> usize {
 fn conv_shared(chunks: usize, taps: usize, halo: usize, block: usize) -> usize {
     let taps_at_once = if taps == 9 { 3 } else { 1 };
     let copies = (chunks.min(2) * halo + 2 * taps_at_once * block) * ROW;
-    copies.max(TILE.tile * (block + 8) * 4)
+    copies.max(TILE.tile * (block + RESULT_PADDING) * 4)
 }
 
 /// Of the weight gradient's: tiles of both operands, for the present and the next step.
 fn weight_shared(halo: usize, [m, n]: [usize; 2], element: Element) -> usize {
     let size = element.size();
-    let padding = if size == 2 { 16 } else { 32 };
+    let padding = if element == Element::Bf16 { BF16_PADDING } else { F32_PADDING };
     2 * (halo * (m * size + padding) + TILE.tile * (n * size + padding))
 }
 

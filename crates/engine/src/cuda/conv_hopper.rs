@@ -11,8 +11,21 @@ use crate::tensor::Tensor;
 pub(super) const HOPPER_SHARED: usize = 227 << 10;
 /// What a block has of it besides tiles: barriers, what the driver takes, and up to where tiles may begin.
 const BESIDES: usize = 3 << 10;
-/// The most slots of the weight gradient's kernel.
-const WEIGHT_SLOTS: usize = 8;
+/// Tiles begin at multiples of it: where the bits of an address begin anew that the swizzle exchanges.
+pub(super) const ALIGNMENT: usize = 1024;
+/// The most bytes of weights of a step that takes three taps.
+pub(super) const STEP_BYTES: usize = 24 << 10;
+/// The most buffers for pixels and slots for weights that the kernel has barriers for.
+pub(super) const BUFFERS: usize = 4;
+pub(super) const SLOTS: usize = 56;
+/// The most slots of the weight gradient's kernels.
+pub(super) const WEIGHT_SLOTS: usize = 8;
+/// Threads of theirs: in bf16, in tf32, and in tf32 of 32 channels.
+pub(super) const BF16_THREADS: usize = 416;
+pub(super) const TF32_THREADS: usize = 512;
+pub(super) const NARROW_TF32_THREADS: usize = 640;
+/// Pixels of a line of a square of eight by eight with its neighbours.
+pub(super) const ACROSS: usize = 10;
 
 /// How output pixels fall into units of 64: squares of eight by eight, or chunks of the image line by line, with two
 /// further columns that count for nothing. A unit's box is what is copied for it.
@@ -28,7 +41,7 @@ struct Units {
 impl Units {
     fn squares(shape: ConvShape) -> Self {
         let per_image = shape.height.div_ceil(8) * shape.width.div_ceil(8);
-        Self { linear: false, per_image, across: 10, lines: 10 }
+        Self { linear: false, per_image, across: ACROSS, lines: ACROSS }
     }
 
     /// Of a 1x1 convolution, to which a batch is one line.
@@ -56,7 +69,7 @@ impl Units {
 
 /// Bytes of a box of rows, up to where the next one may begin.
 fn box_bytes([lines, across]: [usize; 2], row: usize) -> usize {
-    (lines * across * row).next_multiple_of(1024)
+    (lines * across * row).next_multiple_of(ALIGNMENT)
 }
 
 /// Channels out of a block: as few blocks as possible, and of those the narrowest.
@@ -86,20 +99,20 @@ impl Plan {
         let (columns, bytes) = (columns(shape.outputs), shape.inputs * element.size());
         // Long chunks leave no room for long rows.
         let row = if bytes.is_multiple_of(128) && !units.linear { 128 } else { 64 };
-        // As the kernel says.
-        let taps = if shape.kernel == 3 && columns * row * 3 <= 24576 { 3 } else { 1 };
+        let taps = if shape.kernel == 3 && columns * row * 3 <= STEP_BYTES { 3 } else { 1 };
         let (slot, pair) = (taps * columns * row, 2 * box_bytes([units.lines, units.across], row));
         let all = shape.taps() / taps * bytes.div_ceil(row);
         let room = |blocks: usize| shared / blocks - BESIDES;
-        let fits = |blocks: &usize| all * slot + 2 * pair <= room(*blocks);
+        let fits = |blocks: &usize| all <= SLOTS && all * slot + 2 * pair <= room(*blocks);
         let (occupancy, slots) = match (if columns <= 32 { [3, 2] } else { [2, 2] }).iter().find(|b| fits(b))
         {
             // All weights stay.
             Some(&blocks) => (blocks, all),
             None => (2, ((room(2) - 2 * pair) / slot).clamp(2, 8)),
         };
-        let buffers = ((room(occupancy).saturating_sub(slots * slot)) / pair).clamp(2, 4);
-        Self { columns, row, taps, slots, buffers, occupancy, shared: slots * slot + buffers * pair + 1024 }
+        let buffers = ((room(occupancy).saturating_sub(slots * slot)) / pair).clamp(2, BUFFERS);
+        let shared = slots * slot + buffers * pair + ALIGNMENT;
+        Self { columns, row, taps, slots, buffers, occupancy, shared }
     }
 }
 
@@ -213,11 +226,11 @@ impl Cuda {
             Arg::size(slots),
         ];
         let (kernel, threads) = match (tf32, narrow) {
-            (false, _) => ("conv_weight_wgmma", 416),
-            (true, false) => ("conv_weight_tf32", 512),
-            (true, true) => ("conv_weight_tf32", 640),
+            (false, _) => ("conv_weight_wgmma", BF16_THREADS),
+            (true, false) => ("conv_weight_tf32", TF32_THREADS),
+            (true, true) => ("conv_weight_tf32", NARROW_TF32_THREADS),
         };
-        let shared = slots * bytes + 1024;
+        let shared = slots * bytes + ALIGNMENT;
         let grid = Grid { shared, threads: [threads, 1], ..Grid::blocks(splits, blocks_y, blocks_z) };
         self.launch(&format!("{kernel}<{}>", u8::from(narrow)), grid, &args);
         let bias = bias_partial.map(|partial| unsummed(partial, bias_parts, [outputs]));
@@ -264,19 +277,21 @@ mod tests {
     fn what_blocks_need_fits_a_multiprocessor() {
         const MULTIPROCESSOR: usize = 228 << 10;
         for size in [3, 10, 20, 28, 29, 30, 160] {
-            let units = Units::new(shape(size, size));
-            for inputs in [8, 16, 32, 64, 96, 128, 192, 256, 384, 1024] {
+            let units = [Units::new(shape(size, size)), Units::of_line(size * size)];
+            for inputs in [8, 16, 32, 64, 96, 128, 192, 256, 384, 1024, 1824] {
                 for outputs in [8, 16, 32, 64, 96, 128, 192, 384] {
-                    for element in [Element::Bf16, Element::F32] {
-                        let shape = ConvShape { inputs, outputs, ..shape(size, size) };
+                    let elements = [Element::Bf16, Element::F32];
+                    let kernels = elements.iter().flat_map(|&element| [(element, 3), (element, 1)]);
+                    for (element, kernel) in kernels {
+                        let shape = ConvShape { inputs, outputs, kernel, ..shape(size, size) };
+                        let units = units[usize::from(kernel == 1)];
                         let plan = Plan::new(shape, element, units, MULTIPROCESSOR);
                         let each = plan.shared + 2048;
                         assert!(
                             each * plan.occupancy <= MULTIPROCESSOR,
                             "{size} {inputs} {outputs}: {plan:?}"
                         );
-                        // The kernel has barriers for so many.
-                        assert!(plan.slots <= 56 && plan.buffers <= 4, "{plan:?}");
+                        assert!(plan.slots <= SLOTS && plan.buffers <= BUFFERS, "{plan:?}");
                     }
                 }
             }

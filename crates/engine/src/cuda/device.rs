@@ -1,19 +1,18 @@
-//! A GPU: its one stream, launching kernels, and copies.
+//! A GPU: its one stream and its memory.
 
-use super::Buffer;
+mod copies;
+mod launches;
+
 use super::conv_hopper::HOPPER_SHARED;
 use super::driver::{self, checked, or_fail};
 use super::error::{DeviceError, fail};
-use super::launch::{Arg, Boxes, Grid, KernelTime, Precision, TensorMap};
+use super::launch::{KernelTime, Precision};
 use super::library;
 use super::pool::{Pinned, Pool, Spare, size_class};
 use super::program;
 use super::timer::Timer;
-use crate::backend::Element;
 use crate::joined::CudaMemory;
-use crate::tensor::OTHER_DEVICE;
 use cudarc::driver::sys::{self, CUresult};
-use rayon::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
@@ -163,6 +162,10 @@ impl Cuda {
         self.pool().peak_bytes
     }
 
+    pub(crate) fn recent_peak_bytes(&self) -> usize {
+        self.pool().recent_peak_bytes()
+    }
+
     pub(super) fn make_current(&self) {
         or_fail(self.enter(), "choosing the GPU");
     }
@@ -217,135 +220,6 @@ impl Cuda {
         self.pool().put(pointer, size_class(bytes));
     }
 
-    /// Puts a kernel into the queue.
-    pub(crate) fn launch(&self, kernel: &str, grid: Grid, args: &[Arg]) {
-        let Some(&function) = self.0.kernels.get(kernel) else { panic!("there is no kernel {kernel}") };
-        if grid.blocks.contains(&0) {
-            return; // Nothing to compute, which the driver would refuse.
-        }
-        self.make_current();
-        let mut pointers: Vec<*mut std::ffi::c_void> = args
-            .iter()
-            .map(|arg| match arg {
-                Arg::Pointer(value) => std::ptr::from_ref(value).cast_mut().cast(),
-                Arg::Buffer(value, device) => {
-                    // Another device's stream may still be writing it.
-                    assert_eq!(*device, self.identity(), "{OTHER_DEVICE}");
-                    std::ptr::from_ref(value).cast_mut().cast()
-                }
-                Arg::Int(value) => std::ptr::from_ref(value).cast_mut().cast(),
-                Arg::Long(value) => std::ptr::from_ref(value).cast_mut().cast(),
-                Arg::Float(value) => std::ptr::from_ref(value).cast_mut().cast(),
-                Arg::Ints(values) => std::ptr::from_ref(values).cast_mut().cast(),
-                Arg::Map(map) => std::ptr::from_ref(map).cast_mut().cast(),
-            })
-            .collect();
-        grid.check(kernel).unwrap_or_else(|error| fail(error));
-        let [x, y, z] = grid.blocks.map(|size| size as u32);
-        let [threads_x, threads_y] = grid.threads.map(|size| size as u32);
-        let timed = self.0.timer.start(self.0.stream, || format!("{kernel} {:?}", grid.blocks));
-        // SAFETY: the callers in this folder give each kernel the arguments its source declares, and
-        // buffers of the sizes its shapes say; the driver copies the arguments before it returns.
-        let result = unsafe {
-            let (shared, extra) = (grid.shared as u32, std::ptr::null_mut());
-            let stream = self.0.stream;
-            sys::cuLaunchKernel(
-                function,
-                x,
-                y,
-                z,
-                threads_x,
-                threads_y,
-                1,
-                shared,
-                stream,
-                pointers.as_mut_ptr(),
-                extra,
-            )
-        };
-        or_fail(result, kernel);
-        if let Some(end) = timed {
-            end.record(self.0.stream);
-        }
-    }
-
-    /// Tells the tensor memory accelerator (TMA) of a tensor. f32 values are rounded to tf32 on the way.
-    pub(super) fn tensor_map(&self, buffer: &Buffer, boxes: Boxes) -> Arg {
-        let pointer = self.own(buffer);
-        let (size, kind) = match buffer.element() {
-            Element::Bf16 => (2, sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
-            Element::F32 => (4, sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32),
-        };
-        let swizzle = match boxes.row {
-            128 => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-            _ => sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_64B,
-        };
-        let sizes: Vec<u64> = boxes.sizes.iter().map(|&size| size as u64).collect();
-        let of: Vec<u32> = boxes.of.iter().map(|&size| size as u32).collect();
-        let (mut strides, ones) = (vec![sizes[0] * size], vec![1; sizes.len()]);
-        sizes[1..sizes.len() - 1].iter().for_each(|size| strides.push(strides[strides.len() - 1] * size));
-        let mut map = TensorMap([0; 16]);
-        // SAFETY: a place of a map's size and alignment; all lists are as long as the rank says, strides one less.
-        let result = unsafe {
-            sys::cuTensorMapEncodeTiled(
-                std::ptr::from_mut(&mut map).cast(),
-                kind,
-                sizes.len() as u32,
-                pointer as *mut std::ffi::c_void,
-                sizes.as_ptr(),
-                strides.as_ptr(),
-                of.as_ptr(),
-                ones.as_ptr(),
-                sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
-                swizzle,
-                sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-            )
-        };
-        or_fail(result, "describing a tensor to the tensor memory accelerator (TMA)");
-        Arg::Map(map)
-    }
-
-    /// Copies bytes to the GPU; the source may be changed when this returns.
-    pub(super) fn copy_in(&self, bytes: &[u8], to: u64) {
-        self.make_current();
-        // SAFETY: callers give a buffer at least as long as the bytes. Memory that is not pinned is
-        // read before the call returns.
-        let result =
-            unsafe { sys::cuMemcpyHtoDAsync_v2(to, bytes.as_ptr().cast(), bytes.len(), self.0.stream) };
-        or_fail(result, "copying to the GPU");
-    }
-
-    /// Copies bytes from some places of the GPU, once all work before is done.
-    pub(crate) fn download(&self, parts: &mut [(u64, &mut [u8])]) {
-        self.make_current();
-        self.0.pinned.lend(|pinned| {
-            pinned.grow(parts.iter().map(|(_, bytes)| bytes.len()).sum());
-            let mut at = 0;
-            for (from, bytes) in parts.iter_mut() {
-                // SAFETY: what was asked for above holds all parts.
-                let to = pinned.memory.map_or(bytes.as_mut_ptr(), |memory| unsafe { memory.add(at) });
-                // SAFETY: callers give buffers at least as long as the bytes; waited for right below.
-                let result =
-                    unsafe { sys::cuMemcpyDtoHAsync_v2(to.cast(), *from, bytes.len(), self.0.stream) };
-                or_fail(result, "copying from the GPU");
-                at += bytes.len();
-            }
-            self.synchronise();
-            let Some(memory) = pinned.memory else { return };
-            // SAFETY: as long as all parts, written by the copies that were waited for, and lent to nobody else.
-            let mut copied = unsafe { std::slice::from_raw_parts(memory, at) };
-            for (_, bytes) in parts {
-                let (part, rest) = copied.split_at(bytes.len());
-                copied = rest;
-                // Side by side: most of the time goes into the first touch of new memory.
-                const PART: usize = 1 << 20;
-                let pieces = bytes.par_chunks_mut(PART).zip(part.par_chunks(PART));
-                pieces.for_each(|(to, from)| to.copy_from_slice(from));
-            }
-        });
-    }
-
     /// Bytes of the GPU's memory that nobody holds.
     pub fn free_bytes(&self) -> usize {
         self.make_current();
@@ -353,13 +227,6 @@ impl Cuda {
         // SAFETY: places for two numbers.
         unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) };
         free
-    }
-
-    pub(crate) fn copy(&self, from: u64, to: u64, bytes: usize) {
-        self.make_current();
-        // SAFETY: callers give two buffers at least that long.
-        let result = unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, self.0.stream) };
-        or_fail(result, "copying on the GPU");
     }
 
     /// Waits until all work is done.

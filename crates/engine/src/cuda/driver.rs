@@ -4,7 +4,7 @@
 use super::conv::needed_shared;
 use super::error::{DeviceError, fail};
 use super::launch::Precision;
-use super::program;
+use super::{program, sources};
 use cudarc::driver::sys::{self, CUresult};
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -145,7 +145,7 @@ pub(super) fn load_kernels(
     hopper: bool,
     shared_per_block: usize,
 ) -> Result<HashMap<String, sys::CUfunction>, DeviceError> {
-    let sources = program::sources(precision, hopper);
+    let sources = sources::sources(precision, hopper);
     let compiled: Vec<_> = std::thread::scope(|scope| {
         let jobs: Vec<_> = sources.iter().map(|source| scope.spawn(|| source.compile(capability))).collect();
         jobs.into_iter().map(|job| job.join().expect("the compiler does not panic")).collect()

@@ -131,6 +131,9 @@ pub(crate) struct Grid {
     pub shared: usize,
 }
 
+/// Threads of a block that takes a whole row, or a whole image.
+pub(super) const LONG_BLOCK: usize = 1024;
+
 impl Grid {
     pub fn blocks(x: usize, y: usize, z: usize) -> Self {
         Self { blocks: [x, y, z], threads: [256, 1], shared: 0 }

@@ -3,6 +3,7 @@
 use super::device::Cuda;
 use super::launch::Arg;
 use crate::backend::Element;
+use crate::tensor::buffer_number;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Values on a GPU; the memory goes back to its pool when dropped.
@@ -19,6 +20,7 @@ pub(crate) struct Buffer {
     unsummed: Mutex<Option<Box<Parts>>>,
     /// Whose memory it is a part of, where it is.
     whole: Option<Arc<Buffer>>,
+    number: u64,
 }
 
 /// Partial sums [count, values].
@@ -31,7 +33,8 @@ impl Buffer {
     pub fn new(cuda: &Cuda, len: usize, element: Element) -> Self {
         let pointer = cuda.allocate(len * element.size());
         let (casts, unsummed) = (Default::default(), Mutex::default());
-        Self { cuda: cuda.clone(), pointer, len, element, casts, unsummed, whole: None }
+        let number = buffer_number();
+        Self { cuda: cuda.clone(), pointer, len, element, casts, unsummed, whole: None, number }
     }
 
     /// Some values of another buffer, in the same memory.
@@ -39,7 +42,8 @@ impl Buffer {
         let (cuda, element) = (whole.cuda.clone(), whole.element);
         let pointer = whole.pointer() + (first * element.size()) as u64;
         let (casts, unsummed) = (Default::default(), Mutex::default());
-        Self { cuda, pointer, len, element, casts, unsummed, whole: Some(whole.clone()) }
+        let (whole, number) = (Some(whole.clone()), buffer_number());
+        Self { cuda, pointer, len, element, casts, unsummed, whole, number }
     }
 
     /// f32 values that are sums of parts, to be added up when they are needed.
@@ -69,6 +73,11 @@ impl Buffer {
 
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// What tells it from every other buffer that there was.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     pub fn element(&self) -> Element {

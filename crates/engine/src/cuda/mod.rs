@@ -12,7 +12,7 @@
 //! | file | what it is for |
 //! |---|---|
 //! | `library` | finding the driver and NVRTC |
-//! | `program` | compiling kernels |
+//! | `sources`, `program` | the kernels and the numbers that they share with launches; compiling them |
 //! | `driver` | finding the GPU and loading kernels |
 //! | `device`, `launch` | the stream, launches and copies; what a kernel is launched with |
 //! | `absent` | `device` on platforms without CUDA |
@@ -45,6 +45,8 @@ mod products;
 mod program;
 mod resident;
 mod rows;
+#[cfg(any(unix, windows))]
+mod sources;
 #[cfg(any(unix, windows))]
 mod stage;
 mod tensors;

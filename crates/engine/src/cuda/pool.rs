@@ -16,6 +16,8 @@ pub(super) struct Pool {
     free: HashMap<usize, Vec<u64>>,
     live_bytes: usize,
     pub peak_bytes: usize,
+    /// The peak since it was last asked for.
+    recent_bytes: usize,
     pub allocations: usize,
 }
 
@@ -37,6 +39,7 @@ impl Pool {
     fn count(&mut self, bytes: usize) {
         self.live_bytes += bytes;
         self.peak_bytes = self.peak_bytes.max(self.live_bytes);
+        self.recent_bytes = self.recent_bytes.max(self.live_bytes);
     }
 
     pub fn put(&mut self, pointer: u64, bytes: usize) {
@@ -51,6 +54,11 @@ impl Pool {
 
     pub fn live_bytes(&self) -> usize {
         self.live_bytes
+    }
+
+    /// The most memory that was in use at once since this was last asked.
+    pub fn recent_peak_bytes(&mut self) -> usize {
+        std::mem::replace(&mut self.recent_bytes, self.live_bytes)
     }
 }
 
@@ -169,5 +177,7 @@ mod tests {
         pool.put(7, 512);
         assert_eq!((pool.take(1024), pool.take(512)), (None, Some(7)));
         assert_eq!((pool.live_bytes(), pool.peak_bytes, pool.allocations), (512, 512, 1));
+        pool.put(7, 512);
+        assert_eq!([pool.recent_peak_bytes(), pool.recent_peak_bytes()], [512, 0], "since it was last asked");
     }
 }

@@ -5,6 +5,14 @@ use super::{Arg, Cuda, Grid};
 use crate::backend::{Matrix, Products};
 use crate::tensor::Tensor;
 
+/// Rows and columns that a block makes of a product.
+pub(super) const TILE: usize = 64;
+/// Rows of both sides, at most, for the kernel of few long ones.
+pub(super) const FEW: usize = 16;
+/// Rows and columns that a block transposes, and the lines of its threads.
+pub(super) const SQUARE: usize = 32;
+pub(super) const LINES: usize = 8;
+
 /// How a kernel walks over the matrices of a batch: the steps between rows and between columns, and between matrices.
 fn steps(matrix: Matrix, batch: usize) -> [Arg; 3] {
     let columns = matrix.tensor.shape().last();
@@ -14,7 +22,7 @@ fn steps(matrix: Matrix, batch: usize) -> [Arg; 3] {
 
 impl Products for Cuda {
     fn matmul(&self, a: Matrix, b: Matrix, bias: Option<&Tensor>, [batch, m, k, n]: [usize; 4]) -> Tensor {
-        let (rows, columns) = (m.div_ceil(64), n.div_ceil(64));
+        let (rows, columns) = (m.div_ceil(TILE), n.div_ceil(TILE));
         let blocks = rows * columns * batch;
         // Few blocks would walk along a long inner dimension while the GPU idles: as many as it holds at once.
         let parts = match bias {
@@ -23,7 +31,7 @@ impl Products for Cuda {
         };
         let out = self.floats([batch * parts * m, n]);
         // Few long rows on both sides, as masks are compared: most of the other kernel's tiles would be empty.
-        if m <= 16 && n <= 16 && k >= 1024 && bias.is_none() && !a.transposed && b.transposed {
+        if m <= FEW && n <= FEW && k >= 1024 && bias.is_none() && !a.transposed && b.transposed {
             let mut args = vec![arg(a.tensor), arg(b.tensor), arg(&out)];
             args.extend([m, n, k, parts].map(Arg::size));
             self.launch("inner_products", Grid::blocks(batch * parts, 1, 1), &args);
@@ -39,7 +47,8 @@ impl Products for Cuda {
     fn transpose(&self, x: &Tensor) -> Tensor {
         let [rows, columns] = x.shape().matrix("transpose");
         let out = self.floats([columns, rows]);
-        let grid = Grid { threads: [32, 8], ..Grid::blocks(columns.div_ceil(32), rows.div_ceil(32), 1) };
+        let blocks = Grid::blocks(columns.div_ceil(SQUARE), rows.div_ceil(SQUARE), 1);
+        let grid = Grid { threads: [SQUARE, LINES], ..blocks };
         self.launch("transpose", grid, &[arg(x), arg(&out), Arg::size(rows), Arg::size(columns)]);
         out
     }

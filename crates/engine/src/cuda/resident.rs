@@ -1,6 +1,7 @@
 //! Images that stay on a GPU: a training set is copied there once, and each batch is gathered from it,
 //! moved and changed on the way, without a pixel crossing from the host.
 
+use super::launch::LONG_BLOCK;
 use super::tensors::arg;
 use super::{Arg, Buffer, Grid};
 use crate::shape::Shape;
@@ -70,6 +71,11 @@ pub enum Rescale {
     ZScore,
 }
 
+/// The kernel's numbers of a [`Rescale`].
+const MIN_MAX: i32 = 0;
+pub(super) const RANGE: i32 = 1;
+pub(super) const Z_SCORE: i32 = 2;
+
 impl ResidentImages {
     /// Images of f32 values, channels last, to be sampled bilinearly. Panics unless they fill the shape, and for a
     /// device that has no memory of its own ([`Device::free_bytes`]).
@@ -118,13 +124,13 @@ impl ResidentImages {
         let cuda = self.buffer.cuda();
         let table = Buffer::upload(cuda, bytemuck::cast_slice(&table));
         let (kind, low, high) = match rescale {
-            Rescale::MinMax => (0, 0.0, 1.0),
-            Rescale::Range { low, high } => (1, low, high),
-            Rescale::ZScore => (2, 0.0, 1.0),
+            Rescale::MinMax => (MIN_MAX, 0.0, 1.0),
+            Rescale::Range { low, high } => (RANGE, low, high),
+            Rescale::ZScore => (Z_SCORE, 0.0, 1.0),
         };
         let mut args = vec![arg(&out), table.arg(), Arg::count(size[0] * size[1])];
         args.extend([Arg::size(self.shape[3]), Arg::Int(kind), Arg::Float(low), Arg::Float(high)]);
-        let grid = Grid { threads: [1024, 1], ..Grid::blocks(picks.len(), 1, 1) };
+        let grid = Grid { threads: [LONG_BLOCK, 1], ..Grid::blocks(picks.len(), 1, 1) };
         cuda.launch("adjust_images", grid, &args);
         out
     }

@@ -1,14 +1,14 @@
 //! Rows of values: sums, distances, softmax, and rows by their numbers.
 
-use super::launch::name;
+use super::launch::{LONG_BLOCK, name};
 use super::tensors::arg;
 use super::{Arg, Buffer, Cuda, Grid};
 use crate::backend::{Distance, Element, Memory, Rows};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
 
-/// The kernel's number of a plain sum, beside those of distances.
-pub(super) const SUM: i32 = -1;
+/// A plain sum: what is no distance's number.
+const SUM: i32 = -1;
 /// From so many values on a row has a block of its own.
 const LONG_ROW: usize = 1024;
 
@@ -38,7 +38,7 @@ impl Cuda {
         args.extend([Arg::count(rows), Arg::size(width)]);
         let (threads, grid) = match width {
             0..LONG_ROW => (32, Grid::warps(rows)),
-            _ => (1024, Grid { threads: [1024, 1], ..Grid::blocks(rows, 1, 1) }),
+            _ => (LONG_BLOCK, Grid { threads: [LONG_BLOCK, 1], ..Grid::blocks(rows, 1, 1) }),
         };
         self.launch(&format!("{kernel}<{threads}>"), grid, &args);
     }

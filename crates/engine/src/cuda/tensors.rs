@@ -93,6 +93,10 @@ impl Memory for Cuda {
     fn peak_bytes(&self) -> usize {
         Self::peak_bytes(self)
     }
+
+    fn recent_peak_bytes(&self) -> usize {
+        Self::recent_peak_bytes(self)
+    }
 }
 
 impl Cuda {

@@ -38,7 +38,7 @@ struct Summed {
 }
 
 /// Sums that a block adds up.
-const SUMS: usize = 128;
+pub(super) const SUMS: usize = 128;
 
 /// The table of some parameters and the pieces of it that blocks work on, both on the GPU.
 struct Work {

@@ -65,6 +65,10 @@ impl Operation for SampleBias {
         with_parts("sample bias".into(), &[("relu", self.y.is_some())])
     }
 
+    fn saved(&self) -> Vec<&Tensor> {
+        self.y.iter().collect()
+    }
+
     fn relu_result(&self) -> Option<&Tensor> {
         self.y.as_ref()
     }

@@ -107,6 +107,10 @@ impl Operation for Conv {
         with_parts(name, &[("bias", bias), ("residual", residual), ("relu", self.y.is_some())])
     }
 
+    fn saved(&self) -> Vec<&Tensor> {
+        [&self.x, &self.weight].into_iter().chain(&self.y).collect()
+    }
+
     fn relu_result(&self) -> Option<&Tensor> {
         self.y.as_ref()
     }

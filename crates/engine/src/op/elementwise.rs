@@ -107,6 +107,10 @@ impl Operation for Arithmetic {
         self.name.into()
     }
 
+    fn saved(&self) -> Vec<&Tensor> {
+        self.saved.iter().flatten().collect()
+    }
+
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         match (self.operation, self.saved) {
             (Binary::Sub, _) => {
@@ -148,6 +152,10 @@ impl Operation for Pointwise {
             Unary::Exceeds(_) => "exceeds",
         };
         name.into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        self.saved.iter().collect()
     }
 
     fn relu_result(&self) -> Option<&Tensor> {

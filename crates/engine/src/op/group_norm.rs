@@ -98,6 +98,10 @@ impl Operation for GroupNorm {
         with_parts(name, &[("residual", self.residual), ("relu", self.y.is_some())])
     }
 
+    fn saved(&self) -> Vec<&Tensor> {
+        [&self.x, &self.scale, &self.statistics].into_iter().chain(&self.y).collect()
+    }
+
     fn relu_result(&self) -> Option<&Tensor> {
         self.y.as_ref()
     }

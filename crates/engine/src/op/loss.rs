@@ -133,6 +133,10 @@ pub(crate) struct Softmax {
 impl Operation for Softmax {
     const NAME: &'static str = "softmax";
 
+    fn saved(&self) -> Vec<&Tensor> {
+        vec![&self.y]
+    }
+
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| backend.softmax_backward(&self.y, backend.cast(dy, Element::F32)));
     }
@@ -145,6 +149,10 @@ pub(crate) struct CrossEntropy {
 
 impl Operation for CrossEntropy {
     const NAME: &'static str = "cross entropy";
+
+    fn saved(&self) -> Vec<&Tensor> {
+        vec![&self.logits, &self.targets]
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { logits, targets } = self;
@@ -167,6 +175,10 @@ impl Operation for RowDistance {
             Distance::BinaryCrossEntropy => "binary cross entropy".into(),
             Distance::SquaredError => "squared error".into(),
         }
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        vec![&self.x, &self.y]
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {

@@ -118,6 +118,10 @@ impl Operation for MatMul {
         with_parts(self.name.replace('_', " "), &[("bias", self.bias)])
     }
 
+    fn saved(&self) -> Vec<&Tensor> {
+        vec![&self.a, &self.b]
+    }
+
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { a, b, transposed, sizes: [batch, m, k, n], .. } = self;
         let device = flow.device();

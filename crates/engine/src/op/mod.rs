@@ -8,13 +8,13 @@
 mod bias;
 mod conv;
 mod elementwise;
-mod elsewhere;
 mod group_norm;
 mod join;
 mod loss;
 mod matmul;
 mod norm;
 mod pixel_layers;
+mod ranks;
 mod reduce;
 mod resize;
 
@@ -24,7 +24,6 @@ use crate::tensor::Tensor;
 use bias::SampleBias;
 use conv::Conv;
 use elementwise::{Arithmetic, Pointwise, StraightThrough};
-use elsewhere::Elsewhere;
 use group_norm::GroupNorm;
 use join::{Concat, GatherRows, Reshape};
 use loss::{CrossEntropy, RowDistance, Softmax};
@@ -32,6 +31,8 @@ use matmul::{MatMul, Transpose};
 pub use norm::BatchStatistics;
 use norm::{BatchNorm, BatchNormBy, L2Normalise};
 use pixel_layers::Layers;
+use ranks::RankSum;
+pub use ranks::SumOverRanks;
 use reduce::{BroadcastPixels, BroadcastRows, MeanPixels, SumRows};
 use resize::Resize;
 
@@ -47,6 +48,11 @@ pub(crate) trait Operation: Sized {
 
     /// Hands its operands' gradients on, given that of its result.
     fn backward(self, dy: Tensor, flow: &mut Flow);
+
+    /// The tensors that it keeps.
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     /// Its result where that is a relu's, so that no gradient passes where it is zero; such an operation asks
     /// [`Flow::mask`] for what is still to be masked.
@@ -69,6 +75,10 @@ macro_rules! operations {
 
             fn backward(self, dy: Tensor, flow: &mut Flow) {
                 match self { $(Self::$name(op) => op.backward(dy, flow)),* }
+            }
+
+            fn saved(&self) -> Vec<&Tensor> {
+                match self { $(Self::$name(op) => op.saved()),* }
             }
 
             fn relu_result(&self) -> Option<&Tensor> {
@@ -94,7 +104,6 @@ operations!(
     Concat,
     Conv,
     CrossEntropy,
-    Elsewhere,
     GatherRows,
     GroupNorm,
     L2Normalise,
@@ -102,6 +111,7 @@ operations!(
     MatMul,
     MeanPixels,
     Pointwise,
+    RankSum,
     Reshape,
     Resize,
     RowDistance,

@@ -78,6 +78,10 @@ pub(crate) struct BatchNorm {
 impl Operation for BatchNorm {
     const NAME: &'static str = "batch norm";
 
+    fn saved(&self) -> Vec<&Tensor> {
+        vec![&self.y, &self.statistics]
+    }
+
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { y, statistics, epsilon } = self;
         flow.add(0, |backend| {
@@ -93,6 +97,10 @@ pub(crate) struct BatchNormBy {
 
 impl Operation for BatchNormBy {
     const NAME: &'static str = "batch norm by given statistics";
+
+    fn saved(&self) -> Vec<&Tensor> {
+        vec![&self.variance]
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { variance, epsilon } = self;
@@ -110,6 +118,10 @@ pub(crate) struct L2Normalise {
 
 impl Operation for L2Normalise {
     const NAME: &'static str = "l2 normalise";
+
+    fn saved(&self) -> Vec<&Tensor> {
+        vec![&self.y, &self.inverse]
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| {

@@ -69,6 +69,10 @@ impl Operation for Layers {
         format!("sample bias + relu + {} layers", self.shape.widths.len() - 1)
     }
 
+    fn saved(&self) -> Vec<&Tensor> {
+        self.operands.iter().collect()
+    }
+
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let device = flow.device();
         let kernels = device.backend().pixel_layers().expect("the device that computed it");

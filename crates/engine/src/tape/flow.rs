@@ -4,6 +4,7 @@ use super::{Gradients, Place};
 use crate::backend::{Backend, Binary, Channels, Element};
 use crate::parameters::ParameterId;
 use crate::tensor::{Device, Tensor};
+use std::collections::HashMap;
 
 /// A gradient that has come to an operand. Some channels of a concat's gradient stay where they are until somebody
 /// needs them by themselves: a kernel that reads them there spares a sweep.
@@ -72,6 +73,15 @@ impl Flow {
         (self.operands, self.is_masked, self.mask) = (operands, self.masked[place], mask);
         let gradient = self.gradients[place].take()?;
         Some(gradient.alone(self.device.backend()))
+    }
+
+    /// The memory of all gradients that have come so far; some share a buffer.
+    pub(super) fn bytes(&self) -> usize {
+        let waiting = self.gradients.iter().flatten().map(|gradient| &gradient.tensor);
+        let tensors = waiting.chain(self.finished.iter());
+        let sizes: HashMap<u64, usize> =
+            tensors.map(|tensor| (tensor.buffer_number(), tensor.bytes())).collect();
+        sizes.values().sum()
     }
 
     pub(super) fn finish(self) -> Gradients {

@@ -1,10 +1,28 @@
-//! A recorded step as a list: what each operation is, how large its result, and what it took.
+//! A recorded step as a list: what each operation is, how large its result, what it took, and the step's memory.
 
 use super::Record;
+use super::memory::Plan;
 use crate::backend::Backend;
 use crate::op::{Op, Operation};
+use crate::parameters::Parameters;
 use crate::shape::Shape;
 use std::time::{Duration, Instant};
+
+/// A recorded step, with its memory in bytes. What is planned is what the tape asks for: tensors that operations keep,
+/// results that are still to be used, and gradients, without parameters.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// In the order of the forward pass.
+    pub operations: Vec<Listed>,
+    /// The most that is planned to be alive at once in the forward pass.
+    pub planned_forward: usize,
+    /// The most that is planned to be alive at once in the backward pass.
+    pub planned_backward: usize,
+    /// What tensors took before the step: parameters, an optimiser's moments, the batch.
+    pub before: usize,
+    /// The most that tensors took at once in the step, with those that were there before.
+    pub held: usize,
+}
 
 /// An operation of a recorded step.
 #[derive(Debug, Clone)]
@@ -19,41 +37,89 @@ pub struct Listed {
     pub parameters: usize,
     /// Memory of its result.
     pub bytes: usize,
+    /// Memory of what it keeps for its backward pass, without parameters and what operations before it keep.
+    pub kept: usize,
+    /// Memory that is planned to be alive after it in the forward pass.
+    pub alive: usize,
     /// Time since the operation before was recorded: its own, and that of what is not recorded in between.
     pub forward: Duration,
     /// Time to compute its operands' gradients.
     pub backward: Duration,
 }
 
-/// The operations of a step, as yet without the time of their backward pass; none for parameters.
-pub(super) fn of(records: &[Record]) -> Vec<Option<Listed>> {
-    let volume = |place: usize| match &records[place] {
-        Record { op: Op::Leaf(_), shapes, .. } => shapes[0].volume(),
-        _ => 0,
-    };
-    let listed = |record: &Record| {
-        let (result, operands) = record.shapes.split_last().expect("every operation has a result");
-        (!matches!(record.op, Op::Leaf(_))).then(|| Listed {
-            name: record.op.name(),
-            operands: operands.to_vec(),
-            result: *result,
-            parameters: record.operands.iter().flatten().map(|&place| volume(place)).sum(),
-            bytes: record.bytes,
-            forward: record.forward,
-            backward: Duration::ZERO,
-        })
-    };
-    records.iter().map(listed).collect()
+/// A listing in the making, while the backward pass goes on.
+pub(super) struct Lister {
+    clock: Clock,
+    /// By place; none for parameters.
+    operations: Vec<Option<Listed>>,
+    listing: Listing,
+    /// What operations keep that are not yet behind us.
+    kept: usize,
+}
+
+impl Lister {
+    pub fn new(records: &[Record], clock: Clock) -> Self {
+        let plan = Plan::of(records);
+        let volume = |place: usize| match &records[place] {
+            Record { op: Op::Leaf(_), shapes, .. } => shapes[0].volume(),
+            _ => 0,
+        };
+        let listed = |(place, record): (usize, &Record)| {
+            let (result, operands) = record.shapes.split_last().expect("every operation has a result");
+            (!matches!(record.op, Op::Leaf(_))).then(|| Listed {
+                name: record.op.name(),
+                operands: operands.to_vec(),
+                result: *result,
+                parameters: record.operands.iter().flatten().map(|&place| volume(place)).sum(),
+                bytes: record.bytes,
+                kept: plan.kept[place],
+                alive: plan.alive[place],
+                forward: record.forward,
+                backward: Duration::ZERO,
+            })
+        };
+        let operations = records.iter().enumerate().map(listed).collect();
+        let planned_forward = plan.alive.iter().copied().max().unwrap_or(0);
+        let listing = Listing { planned_forward, before: clock.before, ..Listing::default() };
+        Self { clock, operations, listing, kept: plan.kept.iter().sum() }
+    }
+
+    /// Before an operation is gone through backwards: the memory of the gradients that have come so far.
+    pub fn enter(&mut self, gradients: usize) {
+        self.listing.planned_backward = self.listing.planned_backward.max(self.kept + gradients);
+        self.clock.last = Instant::now();
+    }
+
+    /// After it.
+    pub fn leave(&mut self, place: usize, backend: &dyn Backend) {
+        if let Some(listed) = &mut self.operations[place] {
+            listed.backward = self.clock.lap(backend);
+            self.kept -= listed.kept;
+        }
+    }
+
+    pub fn finish(self, backend: &dyn Backend) -> Listing {
+        let operations = self.operations.into_iter().flatten().collect();
+        Listing { operations, held: backend.recent_peak_bytes(), ..self.listing }
+    }
 }
 
 /// Measures the time between two moments at which all work is done.
 pub(super) struct Clock {
     last: Instant,
+    /// What tensors took when it was started.
+    before: usize,
 }
 
 impl Clock {
-    pub fn start() -> Self {
-        Self { last: Instant::now() }
+    pub fn start(parameters: &Parameters) -> Self {
+        let before = parameters.iter().next().map_or(0, |parameter| {
+            let backend = parameter.tensor().backend();
+            // Asked twice: the first answer is what was before.
+            _ = backend.recent_peak_bytes();
+            backend.recent_peak_bytes()
+        });
+        Self { last: Instant::now(), before }
     }
 
     /// The time since the last call.

@@ -22,14 +22,14 @@ fn descend(
     losses: Losses,
     parameters: &mut Parameters,
     adam: &mut Adam,
-    rate: f32,
-    (batch, among): (&Batch, StepContext),
+    context: StepContext,
 ) -> StepResult {
     let total = losses.total();
-    let gradients = among.gradients(tape, &total, batch);
+    let gradients = context.gradients(tape, &total);
     let total = total.into_tensor();
     let part = Part { gradients, total, losses, statistics: None, h: None, targets: Vec::new() };
-    StepResult::without_codes(&update_and_read(adam, parameters, among.whole(batch, part), rate))
+    let (whole, rate) = (context.whole(part), context.learning_rate());
+    StepResult::without_codes(&update_and_read(adam, parameters, whole, rate))
 }
 
 /// Each annotation's share of the batch's loss: its weight, averaged over images.

@@ -21,7 +21,6 @@ use crate::loss::cross_entropy_sum;
 use crate::model::Init;
 use crate::predict::{masks_of, outputs_per_batch};
 use crate::recipe::{MethodRecipe, Recipe};
-use crate::train::schedule::learning_rate;
 use crate::train::{StepContext, StepResult, of_all_ranks};
 use multivalued_data::draw::Draw;
 use multivalued_data::{Hypothesis, Mask, Prediction};
@@ -59,32 +58,16 @@ impl ProbabilisticUnet {
         &self.device
     }
 
-    pub fn step(
-        &mut self,
-        adam: &mut Adam,
-        recipe: &Recipe,
-        batch: &Batch,
-        step: u64,
-        progress: f32,
-        among: StepContext,
-    ) -> StepResult {
+    pub fn step(&mut self, adam: &mut Adam, context: StepContext) -> StepResult {
         let tape = Tape::recording(&self.parameters);
-        let losses = self.step_losses(&tape, recipe, batch, step, progress, among.ranks);
-        let rate = learning_rate(&recipe.train, step, progress);
-        descend(tape, losses, &mut self.parameters, adam, rate, (batch, among))
+        let losses = self.step_losses(&tape, context);
+        descend(tape, losses, &mut self.parameters, adam, context)
     }
 
     /// The losses of a step, whose latent noise depends on its number.
-    pub fn step_losses(
-        &self,
-        tape: &Tape,
-        recipe: &Recipe,
-        batch: &Batch,
-        step: u64,
-        progress: f32,
-        ranks: &Ranks,
-    ) -> Losses {
-        let draw = Draw::new(recipe.train.seed, &["latent"], step);
+    pub fn step_losses(&self, tape: &Tape, context: StepContext) -> Losses {
+        let StepContext { recipe, batch, number, progress, ranks, .. } = context;
+        let draw = Draw::new(recipe.train.seed, &["latent"], number);
         self.losses(tape, recipe, batch, progress, self.noise_of_pairs(batch, draw, ranks))
     }
 

@@ -7,7 +7,7 @@ use crate::fixture::{cases, tiny_recipe};
 use crate::network::Network;
 use crate::predict::predict_cases;
 use crate::recipe::{Recipe, Space};
-use crate::train::Trainer;
+use crate::train::{StepContext, Trainer};
 use crate::{Error, Predictor};
 use multivalued_data::{Case, Prediction};
 use multivalued_engine::{Device, Tape, Var};
@@ -28,7 +28,8 @@ fn reached(term: impl FnOnce(Losses) -> Var) -> Vec<String> {
         TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
     assert!(batch.per_image > 1, "several annotations an image are the harder case");
     let tape = Tape::recording(&network.parameters);
-    let term = term(network.step_losses(&tape, &recipe, &batch, 0, 0.0, &Ranks::alone()));
+    let alone = Ranks::alone();
+    let term = term(network.step_losses(&tape, StepContext::new(&recipe, &batch, 0, 0.0, &alone)));
     assert!(term.item().is_finite() && term.item() != 0.0, "the term is there: {}", term.item());
     let gradients = tape.backward(&term);
     let moved = |id| gradients.get(id).is_some_and(|g| g.to_vec().iter().any(|g| *g != 0.0));

@@ -2,12 +2,10 @@
 
 use super::{Losses, descend};
 use crate::Result;
-use crate::batch::Batch;
 use crate::loss;
 use crate::model::{Decoded, Generator, ImageEncoder, Init};
 use crate::predict::masks_of;
 use crate::recipe::{ModelRecipe, Recipe};
-use crate::train::schedule::learning_rate;
 use crate::train::{StepContext, StepResult};
 use multivalued_data::{Hypothesis, Prediction};
 use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
@@ -54,24 +52,16 @@ impl Unet {
         &self.device
     }
 
-    pub fn step(
-        &mut self,
-        adam: &mut Adam,
-        recipe: &Recipe,
-        batch: &Batch,
-        step: u64,
-        progress: f32,
-        among: StepContext,
-    ) -> StepResult {
+    pub fn step(&mut self, adam: &mut Adam, context: StepContext) -> StepResult {
         let tape = Tape::recording(&self.parameters);
-        let losses = self.losses(&tape, recipe, batch, progress);
-        let rate = learning_rate(&recipe.train, step, progress);
-        descend(tape, losses, &mut self.parameters, adam, rate, (batch, among))
+        let losses = self.losses(&tape, context);
+        descend(tape, losses, &mut self.parameters, adam, context)
     }
 
     /// The recipe's distance from the output to the mean of the image's annotations: with cross-entropy
     /// the same as the mean of the distances.
-    pub fn losses(&self, tape: &Tape, recipe: &Recipe, batch: &Batch, progress: f32) -> Losses {
+    pub fn losses(&self, tape: &Tape, context: StepContext) -> Losses {
+        let StepContext { recipe, batch, progress, .. } = context;
         let logits = self.logits(tape, &batch.images);
         let images = logits.shape()[0];
         let size = logits.shape().volume() / images;

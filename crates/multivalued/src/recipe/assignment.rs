@@ -33,8 +33,8 @@ recipe_table! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Space {
-    /// StepContext the outputs of all codes: the paper's E_2.
+    /// Among the outputs of all codes: the paper's E_2.
     Output,
-    /// StepContext the codes themselves, by the pair encoder: the paper's E_3.
+    /// Among the codes themselves, by the pair encoder: the paper's E_3.
     Embedding,
 }

@@ -2,13 +2,14 @@
 //! embeddings (E_3).
 
 use super::schedule::rule;
+use super::step::StepContext;
 use super::terms::Losses;
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::Batch;
 use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
 use crate::loss::{self, Compared};
 use crate::model::{Encoded, Model};
-use crate::recipe::{Recipe, Space};
+use crate::recipe::Space;
 use multivalued_engine::{Tape, Tensor, Var};
 
 /// The losses of a batch as they come from one of the two assignments.
@@ -40,19 +41,13 @@ pub(super) struct Followed {
 pub(super) fn assign(
     model: &Model,
     tape: &Tape,
-    recipe: &Recipe,
     encoded: &Encoded,
-    batch: &Batch,
-    progress: f32,
     losses: &Losses,
-    ranks: &Ranks,
+    context: StepContext,
 ) -> Assigned {
-    match recipe.assignment.space {
-        Space::Output => {
-            let rule = rule(&recipe.assignment, progress);
-            assign_by_output(model, tape, recipe, encoded, batch, rule, losses)
-        }
-        Space::Embedding => assign_by_embedding(model, tape, recipe, encoded, batch, losses, ranks),
+    match context.recipe.assignment.space {
+        Space::Output => assign_by_output(model, tape, encoded, losses, context),
+        Space::Embedding => assign_by_embedding(model, tape, encoded, losses, context),
     }
 }
 
@@ -63,12 +58,11 @@ pub(super) fn assign(
 fn assign_by_output(
     model: &Model,
     tape: &Tape,
-    recipe: &Recipe,
     encoded: &Encoded,
-    batch: &Batch,
-    rule: Rule,
     losses: &Losses,
+    StepContext { recipe, batch, progress, .. }: StepContext,
 ) -> Assigned {
+    let rule = rule(&recipe.assignment, progress);
     let (images, k) = (encoded.batch, batch.per_image);
     let codes = model.active_codes();
     let j = codes.len();
@@ -152,11 +146,9 @@ fn assign_by_output(
 fn assign_by_embedding(
     model: &Model,
     tape: &Tape,
-    recipe: &Recipe,
     encoded: &Encoded,
-    batch: &Batch,
     losses: &Losses,
-    ranks: &Ranks,
+    StepContext { recipe, batch, ranks, .. }: StepContext,
 ) -> Assigned {
     let pair_encoder = model.pair_encoder.as_ref().expect("the recipe's assignment made a pair encoder");
     let (count, k) = (model.recipe.code_count, batch.per_image);

@@ -3,9 +3,9 @@
 //!
 //! Alone nothing is copied, and nobody is asked.
 
+use super::step::StepContext;
 use super::terms::Losses;
-use crate::batch::Batch;
-use crate::collective::{GRADIENTS, Ranks, unwind};
+use crate::collective::{GRADIENTS, unwind};
 use multivalued_engine::{Gradients, Places, Tape, Tensor, Var};
 
 /// What a rank wants all to know: it goes with a step, and all know it after the step.
@@ -15,13 +15,6 @@ pub(crate) struct RankSignal {
     pub stop: bool,
     /// Rank 0's clock, where time is the budget.
     pub seconds: f32,
-}
-
-/// The ranks of a step, and what this one wants them to know.
-#[derive(Clone, Copy)]
-pub(crate) struct StepContext<'a> {
-    pub ranks: &'a Ranks,
-    pub wish: RankSignal,
 }
 
 /// What a step has computed of its own part of a batch.
@@ -68,7 +61,8 @@ pub(crate) const TOTAL: &str = "total";
 impl StepContext<'_> {
     /// The gradients of a loss that is a mean over the batch's images, of which these are a part: all ranks' gradients
     /// together are those of the whole batch's mean, however many images each has.
-    pub fn gradients(&self, tape: Tape, total: &Var, batch: &Batch) -> Gradients {
+    pub fn gradients(&self, tape: Tape, total: &Var) -> Gradients {
+        let batch = self.batch;
         match self.ranks.are_alone() {
             true => tape.backward(total),
             false => tape.backward(&total.scale(batch.own.len() as f32 / batch.cases.len() as f32)),
@@ -76,7 +70,8 @@ impl StepContext<'_> {
     }
 
     /// Makes of a part the whole.
-    pub fn whole(&self, batch: &Batch, part: Part) -> Whole {
+    pub fn whole(&self, part: Part) -> Whole {
+        let batch = self.batch;
         let Part { gradients, total, losses, statistics, h, targets } = part;
         let (mut names, mut terms): (Vec<_>, Vec<_>) = losses.into_values().into_iter().unzip();
         names.insert(0, TOTAL);

@@ -24,10 +24,10 @@ mod step;
 mod terms;
 
 pub(crate) use assign::of_all_ranks;
-pub(crate) use exchange::{Part, StepContext};
+pub(crate) use exchange::Part;
 pub use log::{CodeUse, EpochLog, Validation};
 pub(crate) use reading::{StepResult, update_and_read};
-pub(crate) use step::{forward, step};
+pub(crate) use step::{StepContext, forward, step};
 pub use terms::LossTerms;
 pub(crate) use terms::Losses;
 
@@ -43,7 +43,7 @@ use census::Census;
 use exchange::RankSignal;
 use log::EpochSums;
 use multivalued_data::CaseList;
-use multivalued_engine::{Adam, AdamOptions, Device, Group, Listed, Parameters, Tensor};
+use multivalued_engine::{Adam, AdamOptions, Device, Group, Listing, Parameters, Tensor};
 use std::time::Instant;
 
 /// Steps in a row whose loss may fail to be finite before training stops.
@@ -276,17 +276,19 @@ impl Trainer {
     }
 
     /// The operations of the next step as it would be at the training's end, when every term of the loss counts, with
-    /// what each took. Nothing moves.
-    pub fn operations(&mut self) -> Result<Vec<Listed>> {
+    /// what each took, and the step's memory. Nothing moves.
+    pub fn operations(&mut self) -> Result<Listing> {
         caught(|| {
             let Self { network, recipe, step, batches, .. } = self;
             let batch = batches.take(*step, network.device())?;
             // Twice: the first time fills caches and buffers.
-            let mut listed = Vec::new();
+            let alone = Ranks::alone();
+            let context = StepContext::new(recipe, &batch, *step, 1.0, &alone);
+            let mut listing = Listing::default();
             for _ in 0..2 {
-                listed = rayon::scope(|_| network.operations(recipe, &batch, *step, 1.0));
+                listing = rayon::scope(|_| network.operations(context));
             }
-            Ok(listed)
+            Ok(listing)
         })
     }
 
@@ -301,9 +303,9 @@ impl Trainer {
         let wish = RankSignal { stop: self.wants_to_stop, seconds: self.seconds() as f32 };
         let Self { network, adam, recipe, step, batches, ranks, .. } = self;
         let batch = batches.take(*step, network.device())?;
-        let among = StepContext { ranks, wish };
+        let context = StepContext { wish, ..StepContext::new(recipe, &batch, *step, progress, ranks) };
         // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
-        let result = rayon::scope(|_| network.step(adam, recipe, &batch, *step, progress, among));
+        let result = rayon::scope(|_| network.step(adam, context));
         self.step += 1;
         self.agreed_seconds = f64::from(result.wish.seconds);
         if result.moved {

@@ -20,7 +20,7 @@ mod routing;
 
 use super::assign::{Assigned, Followed, assign, compared};
 use super::codebook_step::CodebookStep;
-use super::exchange::{Part, StepContext};
+use super::exchange::{Part, RankSignal};
 use super::reading::{StepResult, update_and_read};
 use super::schedule::learning_rate;
 use super::terms::Losses;
@@ -30,26 +30,41 @@ use crate::model::{Encoded, Model};
 use crate::recipe::Recipe;
 use multivalued_engine::{Adam, Tape, Tensor, Var};
 
-pub(crate) fn step(
-    model: &mut Model,
-    adam: &mut Adam,
-    recipe: &Recipe,
-    batch: &Batch,
-    step: u64,
-    progress: f32,
-    among: StepContext,
-) -> StepResult {
+/// What a step is given.
+#[derive(Clone, Copy)]
+pub(crate) struct StepContext<'a> {
+    pub recipe: &'a Recipe,
+    pub batch: &'a Batch,
+    /// How many steps came before.
+    pub number: u64,
+    /// How far the training is, 0 to 1.
+    pub progress: f32,
+    pub ranks: &'a Ranks,
+    /// What this rank wants all to know.
+    pub wish: RankSignal,
+}
+
+impl<'a> StepContext<'a> {
+    /// Of a rank that wants nothing to be known.
+    pub fn new(recipe: &'a Recipe, batch: &'a Batch, number: u64, progress: f32, ranks: &'a Ranks) -> Self {
+        Self { recipe, batch, number, progress, ranks, wish: RankSignal::default() }
+    }
+
+    pub fn learning_rate(&self) -> f32 {
+        learning_rate(&self.recipe.train, self.number, self.progress)
+    }
+}
+
+pub(crate) fn step(model: &mut Model, adam: &mut Adam, context: StepContext) -> StepResult {
     let tape = Tape::recording(&model.parameters);
-    let Forward { losses, h, targets, followed } =
-        forward(model, &tape, recipe, batch, progress, among.ranks);
+    let Forward { losses, h, targets, followed } = forward(model, &tape, context);
     let (total, h_width) = (losses.total(), h.shape().last());
-    let gradients = among.gradients(tape, &total, batch);
+    let gradients = context.gradients(tape, &total);
     let total = total.into_tensor();
-    let (codebook, statistics) = CodebookStep::new(model, recipe, followed);
-    let mut whole = among.whole(batch, Part { gradients, total, losses, statistics, h: Some(h), targets });
+    let (codebook, statistics) = CodebookStep::new(model, context.recipe, followed);
+    let mut whole = context.whole(Part { gradients, total, losses, statistics, h: Some(h), targets });
     let codebook = codebook.prepared(model, whole.statistics.take());
-    let rate = learning_rate(&recipe.train, step, progress);
-    let mut read = update_and_read(adam, &mut model.parameters, whole, rate);
+    let mut read = update_and_read(adam, &mut model.parameters, whole, context.learning_rate());
     if read.moved {
         read.terms.covariance = codebook.applied(model);
     }
@@ -68,17 +83,10 @@ pub(crate) struct Forward {
 }
 
 /// Encodes, assigns, and computes every term.
-pub(crate) fn forward(
-    model: &Model,
-    tape: &Tape,
-    recipe: &Recipe,
-    batch: &Batch,
-    progress: f32,
-    ranks: &Ranks,
-) -> Forward {
-    let mut losses = Losses::new(recipe, progress);
-    let encoded = model.encode(tape, &Var::constant(batch.images.clone()));
-    let assigned = assign(model, tape, recipe, &encoded, batch, progress, &losses, ranks);
+pub(crate) fn forward(model: &Model, tape: &Tape, context: StepContext) -> Forward {
+    let mut losses = Losses::new(context.recipe, context.progress);
+    let encoded = model.encode(tape, &Var::constant(context.batch.images.clone()));
+    let assigned = assign(model, tape, &encoded, &losses, context);
     let shape = [encoded.batch, model.recipe.code_count];
     let targets = Tensor::from_slice(model.device(), shape, &assigned.targets);
 
@@ -95,7 +103,7 @@ pub(crate) fn forward(
         losses.add("overlap", overlap.clone());
     }
     if losses.counts("energy") {
-        losses.add("energy", energy(model, tape, recipe, &encoded, &assigned, batch, ranks));
+        losses.add("energy", energy(model, tape, &encoded, &assigned, context));
     }
     let Assigned { targets, followed, .. } = assigned;
     Forward { losses, h: encoded.h.into_tensor(), targets, followed }
@@ -109,11 +117,9 @@ pub(crate) fn forward(
 fn energy(
     model: &Model,
     tape: &Tape,
-    recipe: &Recipe,
     encoded: &Encoded,
     assigned: &Assigned,
-    batch: &Batch,
-    ranks: &Ranks,
+    StepContext { recipe, batch, ranks, .. }: StepContext,
 ) -> Var {
     let generated;
     let (compared, codes) = match &assigned.outputs {

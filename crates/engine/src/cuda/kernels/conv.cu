@@ -1,11 +1,12 @@
-// Convolution, forward and towards the input: one tile of up to 128 pixels and BN channels per block.
+// Convolution, forward and towards the input: one tile of up to TILE pixels and BN channels per block.
 //
 // The pixels of a tile and their neighbours are copied once for each 64 bytes of channels; a tap of the
 // kernel is then only another row of shared memory, so that nothing is unrolled and nothing read nine
 // times. Bias, residual, relu and the change of type happen while the tile is written; on the way back
 // `mask` (the convolution's input) drops the gradient that the relu before it would drop anyway.
 
-// ROW is defined by the compiler call: the bytes between rows of 64 in shared memory.
+// Defined by the compiler call: ROW, the bytes between rows of 64 in shared memory; TILE; RESULT_PADDING, the values
+// between lines of results there.
 
 template <int P, int TAPS, int BN>
 __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
@@ -122,7 +123,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
     }
 
     // Through shared memory, so that global memory is written in whole lines.
-    constexpr int LINE = BN + 8;
+    constexpr int LINE = BN + RESULT_PADDING;
     float* tile = (float*)memory;
     __syncthreads();
 #pragma unroll
@@ -134,7 +135,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
             *(float2*)(to + 8 * LINE) = make_float2(sums[m][n][2], sums[m][n][3]);
         }
     __syncthreads();
-    for (int unit = thread; unit < 128 * (BN / 8); unit += 256) {
+    for (int unit = thread; unit < TILE * (BN / 8); unit += 256) {
         int pixel = unit / (BN / 8), n = first_output + unit % (BN / 8) * 8;
         int y = place.y + pixel / t.tile_w, at = place.x + pixel % t.tile_w;
         if (pixel >= pixels || y >= t.height || at >= t.width || n >= outputs) continue;
@@ -147,22 +148,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
 #pragma unroll
                 for (int i = 0; i < 8; i++) values[i] += more[i];
             }
-            if (residual) {
-                load<8>(residual + to, more);
-#pragma unroll
-                for (int i = 0; i < 8; i++) values[i] += more[i];
-            }
-            if (relu) {
-#pragma unroll
-                for (int i = 0; i < 8; i++) values[i] = relu_of(values[i]);
-            }
-            if (mask) {
-                load<8>(mask + to, more);
-#pragma unroll
-                for (int i = 0; i < 8; i++) values[i] = more[i] > 0.0f ? values[i] : 0.0f;
-            }
-            if (wide_out) store<8>((float*)out + to, values);
-            else store<8>((T*)out + to, values);
+            write_eight(values, out, to, residual, relu, mask, wide_out);
         } else {
             for (int i = 0; i < 8 && n + i < outputs; i++) {
                 float value = values[i];

@@ -2,6 +2,9 @@
 // once. Each block walks over every `gridDim.x`-th tile of pixels and keeps MT x NT channels of every
 // tap in registers; the partial sums are added afterwards in a fixed order, so that results repeat. The
 // bias's gradient is that of one more input, which is one everywhere.
+//
+// Defined by the compiler call: TILE, the most pixels of a tile; BF16_PADDING and F32_PADDING, the bytes between rows in
+// shared memory.
 
 template <int P, int TAPS, int MT, int NT>
 __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::type* __restrict__ x,
@@ -11,11 +14,12 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
     typedef typename Element<P>::type T;
     constexpr int E = 16 / sizeof(T), R = TAPS == 9 ? 1 : 0;
     // Rows are padded so that the lanes' reads meet different banks.
-    constexpr int XROW = MT * sizeof(T) + (P == BF16 ? 16 : 32), DROW = NT * sizeof(T) + (P == BF16 ? 16 : 32);
+    constexpr int PADDING = P == BF16 ? BF16_PADDING : F32_PADDING;
+    constexpr int XROW = MT * sizeof(T) + PADDING, DROW = NT * sizeof(T) + PADDING;
     constexpr int WARPS_M = MT / 16, WARPS_N = 2, WARPS_K = 8 / (WARPS_M * WARPS_N);
     constexpr int WN = NT / WARPS_N, NF = WN / 8, DEPTH = P == BF16 ? 16 : 8;
     extern __shared__ __align__(16) unsigned char memory[];
-    __shared__ int places[128], coordinates[256];
+    __shared__ int places[TILE], coordinates[256];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int warp_m = warp % WARPS_M * 16, warp_n = warp / WARPS_M % WARPS_N * WN;
@@ -23,11 +27,11 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
     const int across = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * across, pixels = t.tile_h * t.tile_w;
     const int first_input = blockIdx.y * MT, first_output = blockIdx.z * NT;
     const int tiles = t.batch * t.tiles_y * t.tiles_x;
-    const int stage = halo * XROW + 128 * DROW;
+    const int stage = halo * XROW + TILE * DROW;
     const bool x_aligned = inputs % E == 0, dy_aligned = outputs % E == 0;
 
     // Pixels past the tile's end have no gradient; their input may be any.
-    if (thread < 128) places[thread] = thread < pixels ? thread / t.tile_w * across + thread % t.tile_w : 0;
+    if (thread < TILE) places[thread] = thread < pixels ? thread / t.tile_w * across + thread % t.tile_w : 0;
     if (thread < halo) coordinates[thread] = (thread / across) << 16 | thread % across;
     __syncthreads();
 
@@ -48,7 +52,7 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
         to += halo * XROW;
         const T* gradient = dy + (i64)place.image * t.height * t.width * outputs;
         channel = first_output + thread % (NT / E) * E;
-        for (int pixel = thread / (NT / E); pixel < 128; pixel += 256 / (NT / E)) {
+        for (int pixel = thread / (NT / E); pixel < TILE; pixel += 256 / (NT / E)) {
             int coordinate = coordinates[places[pixel]];
             int y = place.y + (coordinate >> 16), at = place.x + (coordinate & 0xffff);
             bool valid = channel < outputs && pixel < pixels && y < t.height && at < t.width;
@@ -76,7 +80,7 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
         if (tile + (int)gridDim.x < tiles) copy(tile + gridDim.x, which ^ 1);
         const unsigned char* x_tile = memory + which * stage;
         const unsigned char* dy_tile = x_tile + halo * XROW;
-        for (int step = warp_k; step < 128 / DEPTH; step += WARPS_K) {
+        for (int step = warp_k; step < TILE / DEPTH; step += WARPS_K) {
             Fragment<P, 2 * NF> b;
             if constexpr (P == BF16) {
                 u32 row = shared_address(dy_tile) + (step * 16 + lane % 16) * DROW + (warp_n + lane / 16 * 8) * 2;

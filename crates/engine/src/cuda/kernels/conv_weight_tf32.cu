@@ -9,6 +9,9 @@
 // From 64 channels on a warpgroup has one row of taps, 64 channels in and 64 out. Of 32 channels (NARROW) a product's rows
 // are those of two rows of taps, so that two warpgroups have the three of them (a quarter of their work is for nothing),
 // and two more have the next square.
+//
+// Defined by the compiler call: THREADS and NARROW_THREADS of a block; SLOTS, the most of them; ACROSS, the pixels of a
+// line of the input's box; ALIGNMENT of tiles.
 
 // Registers are what limits the warpgroups that multiply; the one that turns needs few.
 template <int COUNT> __device__ __forceinline__ void registers_take() {
@@ -25,24 +28,24 @@ __device__ __forceinline__ u32 shared_word(u32 from) {
 }
 
 template <int NARROW>
-__global__ __launch_bounds__(NARROW ? 640 : 512, 1) void conv_weight_tf32(const __grid_constant__ TensorMap x,
+__global__ __launch_bounds__(NARROW ? NARROW_THREADS : THREADS, 1) void conv_weight_tf32(const __grid_constant__ TensorMap x,
                                                                           const __grid_constant__ TensorMap dy,
                                                                           float* __restrict__ partial,
                                                                           float* __restrict__ bias_partial, Units t,
                                                                           int inputs, int outputs, int slots) {
     constexpr int CHANNELS = NARROW ? 32 : 64, HALVES = CHANNELS / 32, UNITS = NARROW ? 2 : 1, GROUPS = NARROW ? 4 : 3;
-    constexpr u32 ACROSS = 10, ROW = 128; // Pixels of a line of the input's box, and bytes of 32 channels.
-    constexpr u32 X_BOX = ACROSS * ACROSS * ROW, DY_BOX = 64 * ROW, X_BYTES = (X_BOX + 1023) / 1024 * 1024;
+    constexpr u32 ROW = 128; // Bytes of 32 channels.
+    constexpr u32 X_BOX = ACROSS * ACROSS * ROW, DY_BOX = 64 * ROW, X_BYTES = aligned(X_BOX);
     // Of a unit: boxes of the input, boxes of the gradient, the gradient turned around.
     constexpr u32 DY_AT = HALVES * X_BYTES, TURNED_AT = DY_AT + HALVES * DY_BOX, UNIT_BYTES = TURNED_AT + HALVES * DY_BOX;
-    extern __shared__ __align__(1024) unsigned char memory[];
-    __shared__ u64 barriers[3 * 8];
+    extern __shared__ __align__(ALIGNMENT) unsigned char memory[];
+    __shared__ u64 barriers[3 * SLOTS];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32 % 4, group = thread / 128;
     const int first_input = blockIdx.y * CHANNELS, first_output = blockIdx.z * CHANNELS;
     const int stages = (t.batch * t.per_image + UNITS - 1) / UNITS;
-    const u32 tiles = (shared_address(memory) + 1023) / 1024 * 1024;
-    const u32 full = shared_address(barriers), turned = full + 64, free = full + 128;
+    const u32 tiles = aligned(shared_address(memory));
+    const u32 full = shared_address(barriers), turned = full + SLOTS * 8, free = turned + SLOTS * 8;
     const int of_eight = lane / 4, of_four = lane % 4;
 
     if (thread == 0) {

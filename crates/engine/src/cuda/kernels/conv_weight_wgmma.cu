@@ -5,24 +5,27 @@
 // From 64 channels on a warpgroup has one row of taps, 64 channels in and 64 out. Of 32 channels (NARROW) a product's
 // 64 rows are those of two neighbouring lines of the image, and its columns those of two lines of the gradient: of the
 // four pairs of lines three belong to some tap. A warpgroup has one column of taps then, and every tap two sums.
+//
+// Defined by the compiler call: THREADS of a block; SLOTS, the most of them; ACROSS, the pixels of a line of the image's
+// box; ALIGNMENT of tiles.
 
 template <int NARROW>
-__global__ __launch_bounds__(416, 1) void conv_weight_wgmma(const __grid_constant__ TensorMap x,
+__global__ __launch_bounds__(THREADS, 1) void conv_weight_wgmma(const __grid_constant__ TensorMap x,
                                                             const __grid_constant__ TensorMap dy,
                                                             float* __restrict__ partial,
                                                             float* __restrict__ bias_partial, Units t, int inputs,
                                                             int outputs, int slots) {
     constexpr int CHANNELS = NARROW ? 32 : 64, ROW = CHANNELS * 2, UNITS = NARROW ? 2 : 1, ACCUMULATORS = NARROW ? 2 : 3;
-    extern __shared__ __align__(1024) unsigned char memory[];
-    __shared__ u64 barriers[2 * 8];
+    extern __shared__ __align__(ALIGNMENT) unsigned char memory[];
+    __shared__ u64 barriers[2 * SLOTS];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32 % 4, group = thread / 128;
     const int first_input = blockIdx.y * CHANNELS, first_output = blockIdx.z * CHANNELS;
     const int stages = (t.batch * t.per_image + UNITS - 1) / UNITS;
     // A unit's box of the image with its neighbours, and of the gradient.
-    constexpr u32 ACROSS = 10, X_BOX = ACROSS * ACROSS * ROW, DY_BOX = 64 * ROW;
-    constexpr u32 X_BYTES = (X_BOX + 1023) / 1024 * 1024, UNIT_BYTES = X_BYTES + DY_BOX;
-    const u32 tiles = (shared_address(memory) + 1023) / 1024 * 1024;
+    constexpr u32 X_BOX = ACROSS * ACROSS * ROW, DY_BOX = 64 * ROW;
+    constexpr u32 X_BYTES = aligned(X_BOX), UNIT_BYTES = X_BYTES + DY_BOX;
+    const u32 tiles = aligned(shared_address(memory));
     const u32 full = shared_address(barriers), free = full + slots * 8;
 
     if (thread == 0) {

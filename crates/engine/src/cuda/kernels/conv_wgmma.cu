@@ -4,6 +4,9 @@
 // Each block walks over every `gridDim.x`-th pair of units, ROW bytes of channels at a time (a chunk), TAPS taps at a time
 // (a step). Pixels wait in `buffers` buffers, weights in `slots` slots; where these hold all of them, they are copied
 // once. The first thread gives the next copy to the engine as soon as both warpgroups have left a buffer or a slot.
+//
+// Defined by the compiler call: STEP_BYTES, the most bytes of weights of a step that takes three taps; BUFFERS and SLOTS,
+// the most of each; ALIGNMENT of tiles.
 
 template <int P, int KERNEL, int BN, int ROW>
 __global__ __launch_bounds__(256, BN > 32 ? 2 : 3) void conv_wgmma(
@@ -12,15 +15,15 @@ __global__ __launch_bounds__(256, BN > 32 ? 2 : 3) void conv_wgmma(
     void* __restrict__ out, Units t, int inputs, int outputs, int relu, int flip, int wide_out, int slots, int buffers) {
     typedef typename Element<P>::type T;
     constexpr int CHUNK = ROW / sizeof(T), R = KERNEL / 2;
-    constexpr int TAPS = KERNEL == 3 && BN * ROW * 3 <= 24576 ? 3 : 1, STEPS = KERNEL * KERNEL / TAPS;
+    constexpr int TAPS = KERNEL == 3 && BN * ROW * 3 <= STEP_BYTES ? 3 : 1, STEPS = KERNEL * KERNEL / TAPS;
     constexpr u32 TAP = BN * ROW, SLOT = TAPS * TAP;
-    extern __shared__ __align__(1024) unsigned char memory[];
-    __shared__ u64 barriers[2 * 4 + 2 * 56];
+    extern __shared__ __align__(ALIGNMENT) unsigned char memory[];
+    __shared__ u64 barriers[2 * BUFFERS + 2 * SLOTS];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32 % 4, group = thread / 128;
-    const u32 box = t.across * t.lines * ROW, unit_bytes = (box + 1023) / 1024 * 1024;
-    const u32 weights = (shared_address(memory) + 1023) / 1024 * 1024, images = weights + slots * SLOT;
-    const u32 x_full = shared_address(barriers), x_free = x_full + 32, w_full = x_full + 64, w_free = w_full + slots * 8;
+    const u32 box = t.across * t.lines * ROW, unit_bytes = aligned(box);
+    const u32 weights = aligned(shared_address(memory)), images = weights + slots * SLOT;
+    const u32 x_full = shared_address(barriers), x_free = x_full + BUFFERS * 8, w_full = x_free + BUFFERS * 8, w_free = w_full + slots * 8;
     const int tiles = (t.batch * t.per_image + 1) / 2, first_output = blockIdx.y * BN;
     const int chunks = (inputs + CHUNK - 1) / CHUNK;
     const bool resident = slots >= STEPS * chunks;
@@ -150,22 +153,7 @@ __global__ __launch_bounds__(256, BN > 32 ? 2 : 3) void conv_wgmma(
 #pragma unroll
                         for (int j = 0; j < 8; j++) values[j] += more[j];
                     }
-                    if (residual) {
-                        load<8>(residual + to, more);
-#pragma unroll
-                        for (int j = 0; j < 8; j++) values[j] += more[j];
-                    }
-                    if (relu) {
-#pragma unroll
-                        for (int j = 0; j < 8; j++) values[j] = relu_of(values[j]);
-                    }
-                    if (mask) {
-                        load<8>(mask + to, more);
-#pragma unroll
-                        for (int j = 0; j < 8; j++) values[j] = more[j] > 0.0f ? values[j] : 0.0f;
-                    }
-                    if (wide_out) store<8>((float*)out + to, values);
-                    else store<8>((T*)out + to, values);
+                    write_eight(values, out, to, residual, relu, mask, wide_out);
                 }
             }
         }

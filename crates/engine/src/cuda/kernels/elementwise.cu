@@ -160,13 +160,13 @@ __global__ void gather_rows_backward(const T* dy, const u32* indices, T* dx, int
 }
 
 __global__ void transpose(const float* in, float* out, int rows, int columns) {
-    __shared__ float tile[32][33];
-    int column = blockIdx.x * 32 + threadIdx.x, row = blockIdx.y * 32 + threadIdx.y;
-    for (int i = 0; i < 32; i += 8)
+    __shared__ float tile[SQUARE][SQUARE + 1];
+    int column = blockIdx.x * SQUARE + threadIdx.x, row = blockIdx.y * SQUARE + threadIdx.y;
+    for (int i = 0; i < SQUARE; i += LINES)
         if (row + i < rows && column < columns) tile[threadIdx.y + i][threadIdx.x] = in[(i64)(row + i) * columns + column];
     __syncthreads();
-    int to_column = blockIdx.y * 32 + threadIdx.x, to_row = blockIdx.x * 32 + threadIdx.y;
-    for (int i = 0; i < 32; i += 8)
+    int to_column = blockIdx.y * SQUARE + threadIdx.x, to_row = blockIdx.x * SQUARE + threadIdx.y;
+    for (int i = 0; i < SQUARE; i += LINES)
         if (to_row + i < columns && to_column < rows) out[(i64)(to_row + i) * rows + to_column] = tile[threadIdx.x][threadIdx.y + i];
 }
 

@@ -1,6 +1,8 @@
 // Batches: of images that stay on the GPU, pixels moved, then values changed and brought to a range; of bytes
 // that were copied there. Views of images: moved in the same way, what was computed of them moved back, and packed
 // to bits.
+//
+// LONG_BLOCK is defined by the compiler call: the threads of a block that takes a whole image. So are the names of Rescale.
 
 typedef unsigned long long u64;
 
@@ -168,7 +170,7 @@ struct Statistics {
 __device__ Statistics statistics(const float* values, i64 count, int stride) {
     float low = __int_as_float(0x7f800000), high = -low;
     double sum = 0.0;
-    for (i64 i = threadIdx.x; i < count; i += 1024) {
+    for (i64 i = threadIdx.x; i < count; i += LONG_BLOCK) {
         float value = values[i * stride];
         low = fminf(low, value), high = fmaxf(high, value), sum += value;
     }
@@ -178,11 +180,9 @@ __device__ Statistics statistics(const float* values, i64 count, int stride) {
     return {low, high, sum / count};
 }
 
-enum Rescale { MIN_MAX, RANGE, Z_SCORE };
-
 // Contrast about an image's mean, brightness and noise in units of its range; then each channel to the range
 // that training expects, in doubles as the processor does it. A block per image: what it sums up is known to it.
-__global__ __launch_bounds__(1024) void adjust_images(float* images, const Intensity* intensities, i64 pixels,
+__global__ __launch_bounds__(LONG_BLOCK) void adjust_images(float* images, const Intensity* intensities, i64 pixels,
                                                       int channels, int rescale, float low, float high) {
     Intensity to = intensities[blockIdx.x];
     i64 size = pixels * channels;
@@ -191,7 +191,7 @@ __global__ __launch_bounds__(1024) void adjust_images(float* images, const Inten
         Statistics raw = statistics(image, size, 1);
         float range = raw.high - raw.low, mean = (float)raw.mean;
         float shift = mean - mean * to.gain + to.offset * range;
-        for (i64 i = threadIdx.x; i < size; i += 1024) {
+        for (i64 i = threadIdx.x; i < size; i += LONG_BLOCK) {
             float value = image[i] * to.gain + shift;
             if (to.noise > 0.0f) value += to.noise * range * normal(to.stream, i);
             image[i] = value;
@@ -206,7 +206,7 @@ __global__ __launch_bounds__(1024) void adjust_images(float* images, const Inten
             origin = found.low, unit = (double)found.high - found.low;
             if (rescale == Z_SCORE) {
                 double squares = 0.0;
-                for (i64 i = threadIdx.x; i < pixels; i += 1024) {
+                for (i64 i = threadIdx.x; i < pixels; i += LONG_BLOCK) {
                     double away = plane[i * channels] - found.mean;
                     squares += away * away;
                 }
@@ -215,7 +215,7 @@ __global__ __launch_bounds__(1024) void adjust_images(float* images, const Inten
             }
         }
         double factor = unit == 0.0 ? 0.0 : 1.0 / unit;
-        for (i64 i = threadIdx.x; i < pixels; i += 1024) {
+        for (i64 i = threadIdx.x; i < pixels; i += LONG_BLOCK) {
             float value = (float)((plane[i * channels] - origin) * factor);
             plane[i * channels] = rescale == RANGE ? fminf(fmaxf(value, 0.0f), 1.0f) : value;
         }

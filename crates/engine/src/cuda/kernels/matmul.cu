@@ -1,16 +1,19 @@
-// Inner products of a few long rows, at most 16 of each side, in batches and parts: out[z, i, j] = Σ_p a[i, p] b[j, p].
+// Defined by the compiler call: TILE, the rows and columns of a block of `matmul`; FEW, the most of `inner_products`.
+
+// Inner products of a few long rows, at most FEW of each side, in batches and parts: out[z, i, j] = Σ_p a[i, p] b[j, p].
 // A thread has one sum and reads four values at a time, from tiles whose rows begin at different banks.
 __global__ __launch_bounds__(256) void inner_products(const float* a, const float* b, float* out, int m, int n, int k,
                                                       int parts) {
-    __shared__ __align__(16) float as[16][132], bs[16][132];
+    static_assert(FEW * FEW == 256, "a thread has one sum");
+    __shared__ __align__(16) float as[FEW][132], bs[FEW][132];
     int batch = blockIdx.x / parts, part = blockIdx.x % parts;
     int each = ((k + parts - 1) / parts + 127) / 128 * 128, begin = part * each, end = min(k, begin + each);
     a += (i64)batch * m * k;
     b += (i64)batch * n * k;
-    int i = threadIdx.x / 16, j = threadIdx.x % 16;
+    int i = threadIdx.x / FEW, j = threadIdx.x % FEW;
     float sum = 0.0f;
     for (int at = begin; at < end; at += 128) {
-        for (int unit = threadIdx.x; unit < 16 * 128; unit += 256) {
+        for (int unit = threadIdx.x; unit < FEW * 128; unit += 256) {
             int row = unit / 128, inner = unit % 128;
             bool inside = at + inner < end;
             as[row][inner] = inside && row < m ? a[(i64)row * k + at + inner] : 0.0f;
@@ -33,10 +36,11 @@ __global__ __launch_bounds__(256) void inner_products(const float* a, const floa
 __global__ __launch_bounds__(256) void matmul(const float* a, const float* b, const float* bias, float* out, int m,
                                               int n, int k, int parts, i64 a_row, i64 a_column, i64 a_batch, i64 b_row,
                                               i64 b_column, i64 b_batch) {
-    __shared__ float as[16][68], bs[16][68];
+    static_assert(TILE == 16 * 4, "a thread has four rows and four columns");
+    __shared__ float as[16][TILE + 4], bs[16][TILE + 4];
     int batch = blockIdx.z / parts, part = blockIdx.z % parts;
     int each = ((k + parts - 1) / parts + 15) / 16 * 16, begin = part * each, end = min(k, begin + each);
-    int first_row = blockIdx.x * 64, first_column = blockIdx.y * 64;
+    int first_row = blockIdx.x * TILE, first_column = blockIdx.y * TILE;
     a += batch * a_batch;
     b += batch * b_batch;
     int row = threadIdx.x / 16 * 4, column = threadIdx.x % 16 * 4;
@@ -46,10 +50,10 @@ __global__ __launch_bounds__(256) void matmul(const float* a, const float* b, co
         for (int i = 0; i < 4; i++) {
             int unit = threadIdx.x + i * 256;
             // Neighbouring threads read what lies together.
-            int inner = a_column == 1 ? unit % 16 : unit / 64, outer = a_column == 1 ? unit / 16 : unit % 64;
+            int inner = a_column == 1 ? unit % 16 : unit / TILE, outer = a_column == 1 ? unit / 16 : unit % TILE;
             bool valid = first_row + outer < m && at + inner < end;
             as[inner][outer] = valid ? a[(first_row + outer) * a_row + (at + inner) * a_column] : 0.0f;
-            inner = b_row == 1 ? unit % 16 : unit / 64, outer = b_row == 1 ? unit / 16 : unit % 64;
+            inner = b_row == 1 ? unit % 16 : unit / TILE, outer = b_row == 1 ? unit / 16 : unit % TILE;
             valid = first_column + outer < n && at + inner < end;
             bs[inner][outer] = valid ? b[(at + inner) * b_row + (first_column + outer) * b_column] : 0.0f;
         }

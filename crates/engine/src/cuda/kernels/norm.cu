@@ -1,10 +1,30 @@
 // Group normalisation of images and batch normalisation of features.
 
+// Adds up two sums of V channels each over the lines of a block, which hold the same channels, and writes them as a
+// part of an image's.
+template <int V>
+__device__ __forceinline__ void write_sums(const float (&sum)[2 * V], float* partial, int groups, int lines,
+                                           int channels) {
+    __shared__ float sums[256][2 * V];
+#pragma unroll
+    for (int i = 0; i < 2 * V; i++) sums[threadIdx.x][i] = sum[i];
+    __syncthreads();
+    for (int unit = threadIdx.x; unit < groups * V; unit += 256) {
+        float first = 0.0f, second = 0.0f;
+        for (int k = 0; k < lines; k++) {
+            first += sums[k * groups + unit / V][unit % V];
+            second += sums[k * groups + unit / V][V + unit % V];
+        }
+        float* to = partial + ((i64)blockIdx.z * gridDim.x + blockIdx.x) * 2 * channels;
+        to[blockIdx.y * 256 * V + unit] = first;
+        to[channels + blockIdx.y * 256 * V + unit] = second;
+    }
+}
+
 // Sums of (x − s) and (x − s)² per image and channel, s being the first value of the channel's group:
 // near enough to the mean that the difference of squares keeps its digits. gridDim.x parts per image.
 template <class T, int V>
 __global__ __launch_bounds__(256) void norm_sums(const T* x, float* partial, i64 pixels, int channels, int per_group) {
-    __shared__ float sums[256][2 * V];
     int groups = min(channels / V - (int)blockIdx.y * 256, 256), lines = 256 / groups;
     int group = threadIdx.x % groups, line = threadIdx.x / groups;
     int channel = (blockIdx.y * 256 + group) * V;
@@ -23,19 +43,7 @@ __global__ __launch_bounds__(256) void norm_sums(const T* x, float* partial, i64
                 sum[V + i] += d * d;
             }
         }
-#pragma unroll
-    for (int i = 0; i < 2 * V; i++) sums[threadIdx.x][i] = sum[i];
-    __syncthreads();
-    for (int unit = threadIdx.x; unit < groups * V; unit += 256) {
-        float plain = 0.0f, squares = 0.0f;
-        for (int k = 0; k < lines; k++) {
-            plain += sums[k * groups + unit / V][unit % V];
-            squares += sums[k * groups + unit / V][V + unit % V];
-        }
-        float* to = partial + ((i64)blockIdx.z * gridDim.x + blockIdx.x) * 2 * channels;
-        to[blockIdx.y * 256 * V + unit] = plain;
-        to[channels + blockIdx.y * 256 * V + unit] = squares;
-    }
+    write_sums<V>(sum, partial, groups, lines, channels);
 }
 
 // Mean and 1/σ of each image's groups: statistics[(image · groups + group) · 2]. A warp per group.
@@ -96,7 +104,6 @@ __global__ __launch_bounds__(256) void norm_apply(const T* x, const float* stati
 template <class T, int V>
 __global__ __launch_bounds__(256) void norm_backward_sums(const T* x, const T* dy, const float* statistics,
                                                           float* partial, i64 pixels, int channels, int groups_of) {
-    __shared__ float sums[256][2 * V];
     int groups = min(channels / V - (int)blockIdx.y * 256, 256), lines = 256 / groups;
     int group = threadIdx.x % groups, line = threadIdx.x / groups;
     int channel = (blockIdx.y * 256 + group) * V, per_group = channels / groups_of;
@@ -118,19 +125,7 @@ __global__ __launch_bounds__(256) void norm_backward_sums(const T* x, const T* d
                 sum[V + i] += d[i] * (v[i] - mean[i]) * inverse[i];
             }
         }
-#pragma unroll
-    for (int i = 0; i < 2 * V; i++) sums[threadIdx.x][i] = sum[i];
-    __syncthreads();
-    for (int unit = threadIdx.x; unit < groups * V; unit += 256) {
-        float plain = 0.0f, weighted = 0.0f;
-        for (int k = 0; k < lines; k++) {
-            plain += sums[k * groups + unit / V][unit % V];
-            weighted += sums[k * groups + unit / V][V + unit % V];
-        }
-        float* to = partial + ((i64)blockIdx.z * gridDim.x + blockIdx.x) * 2 * channels;
-        to[blockIdx.y * 256 * V + unit] = plain;
-        to[channels + blockIdx.y * 256 * V + unit] = weighted;
-    }
+    write_sums<V>(sum, partial, groups, lines, channels);
 }
 
 // What the sums [batch, 2, channels] mean for scale and shift, a thread per channel.

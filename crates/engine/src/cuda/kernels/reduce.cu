@@ -27,8 +27,10 @@ struct Summed {
     u32 first_block;
 };
 
-// out[i] = Σ_part partial[part, i] for many tensors at once; a block adds up 128 sums of one of them.
+// out[i] = Σ_part partial[part, i] for many tensors at once; a block adds up SUMS sums of one of them, which the
+// compiler call defines.
 __global__ __launch_bounds__(256) void sum_many(const Summed* all, int rows) {
+    static_assert(SUMS == 32 * 4, "a lane adds up four sums");
     __shared__ float4 sums[8][32];
     int low = 0, high = rows;
     while (high - low > 1) {
@@ -103,7 +105,7 @@ __global__ __launch_bounds__(256) void mask_and_sum(const D* dy, const T* y, T* 
     }
 }
 
-// SUM, BINARY_CROSS_ENTROPY and SQUARED_ERROR are defined by the compiler call.
+// BINARY_CROSS_ENTROPY and SQUARED_ERROR are defined by the compiler call; any other number is a plain sum.
 
 // Sums of a function of x [rows, size] and y [rows / repeats, size] over parts of each row.
 template <class T>
@@ -141,7 +143,7 @@ __global__ void row_parts_backward(const T* x, const float* y, const float* dy, 
     }
 }
 
-// The kernels below give a row THREADS threads: a warp, or a block of 1024 where rows are long.
+// The kernels below give a row THREADS threads: a warp, or a long block where rows are long.
 #define ROW()                                                                       \
     i64 row = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / THREADS;               \
     int lane = threadIdx.x % THREADS;                                               \

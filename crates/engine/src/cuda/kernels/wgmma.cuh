@@ -18,6 +18,11 @@ template <int ROW> __device__ __forceinline__ u64 operand(u32 start, u32 block_s
     return (u64)((start & 0x3ffff) >> 4) | (u64)(block_step >> 4) << 16 | (u64)(group_step >> 4) << 32 | SWIZZLE << 62;
 }
 
+// Where the next tile may begin: the bits of an address that the swizzle exchanges begin anew at multiples of ALIGNMENT.
+__device__ __forceinline__ constexpr u32 aligned(u32 address) {
+    return (address + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
 // Barriers that copies and warps arrive at; `phase` is the parity of the round that is waited for.
 __device__ __forceinline__ void barrier_make(u32 barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");

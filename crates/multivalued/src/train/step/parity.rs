@@ -1,6 +1,6 @@
 //! Losses, assignment and whole steps against golden values from PyTorch (`reference/method.py`).
 
-use super::forward;
+use super::{StepContext, forward};
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::{Batch, TrainingSet};
 use crate::collective::Ranks;
@@ -133,7 +133,8 @@ fn whole_steps() {
         let mut model = Model::new(&recipe, &device).unwrap();
         set_parameters(&mut model, &device);
         let tape = Tape::recording(&model.parameters);
-        let found = forward(&model, &tape, &recipe, &golden_batch(&device), progress, &Ranks::alone());
+        let (batch, alone) = (golden_batch(&device), Ranks::alone());
+        let found = forward(&model, &tape, StepContext::new(&recipe, &batch, 0, progress, &alone));
         let total = found.losses.total();
         let of = |name: &str| format!("{space:?} at {progress}: {name}");
         let names = ["reconstruction", "cross_entropy", "commitment", "overlap", "energy"];

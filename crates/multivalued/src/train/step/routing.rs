@@ -1,6 +1,6 @@
 //! Eq. loss_gradient: which parts each term of the loss reaches, and which it does not.
 
-use super::forward;
+use super::{StepContext, forward};
 use crate::batch::TrainingSet;
 use crate::collective::Ranks;
 use crate::fixture::{cases, tiny_recipe};
@@ -21,7 +21,9 @@ fn reached_by(recipe: &Recipe, progress: f32, term: impl FnOnce(&Losses) -> Var)
     let batch =
         TrainingSet::new(cases(4, [16, 16], 1, 1), recipe, &device).unwrap().batch(0, &device).unwrap();
     let tape = Tape::recording(&model.parameters);
-    let term = term(&forward(&model, &tape, recipe, &batch, progress, &Ranks::alone()).losses);
+    let alone = Ranks::alone();
+    let context = StepContext::new(recipe, &batch, 0, progress, &alone);
+    let term = term(&forward(&model, &tape, context).losses);
     assert!(term.item().is_finite() && term.item() != 0.0, "the term is there: {}", term.item());
     let gradients = tape.backward(&term);
     let ids = model.parameters.ids();
@@ -104,7 +106,9 @@ fn codes_get_a_gradient_only_where_the_recipe_trains_them() {
         let batch =
             TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
         let tape = Tape::recording(&model.parameters);
-        let all = forward(&model, &tape, &recipe, &batch, HARD, &Ranks::alone()).losses;
+        let alone = Ranks::alone();
+        let context = StepContext::new(&recipe, &batch, 0, HARD, &alone);
+        let all = forward(&model, &tape, context).losses;
         let gradients = tape.backward(&all.total());
         let codes = model.parameters.find("codebook.codes").unwrap();
         let moved = gradients.get(codes).is_some_and(|g| g.to_vec().iter().any(|g| *g != 0.0));
@@ -122,7 +126,9 @@ fn codes_in_reserve_are_assigned_nothing() {
             TrainingSet::new(cases(4, [16, 16], 1, 1), &recipe, &device).unwrap().batch(0, &device).unwrap();
         for progress in [SOFT, HARD] {
             let tape = Tape::recording(&model.parameters);
-            let targets = forward(&model, &tape, &recipe, &batch, progress, &Ranks::alone()).targets;
+            let alone = Ranks::alone();
+            let context = StepContext::new(&recipe, &batch, 0, progress, &alone);
+            let targets = forward(&model, &tape, context).targets;
             for image in targets.chunks_exact(8) {
                 assert!((image[..3].iter().sum::<f32>() - 1.0).abs() < 1e-5, "{space:?}: {image:?}");
                 assert_eq!(image[3..], [0.0; 5], "{space:?}");
