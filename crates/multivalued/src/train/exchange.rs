@@ -62,10 +62,10 @@ impl StepContext<'_> {
     /// The gradients of a loss that is a mean over the batch's images, of which these are a part: all ranks' gradients
     /// together are those of the whole batch's mean, however many images each has.
     pub fn gradients(&self, tape: Tape, total: &Var) -> Gradients {
-        let batch = self.batch;
-        match self.ranks.are_alone() {
+        let (own, all) = (self.batch.own.len(), self.batch.cases.len());
+        match own == all {
             true => tape.backward(total),
-            false => tape.backward(&total.scale(batch.own.len() as f32 / batch.cases.len() as f32)),
+            false => tape.backward(&total.scale(own as f32 / all as f32)),
         }
     }
 
