@@ -156,6 +156,20 @@ pub(crate) fn for_each_row(
     row: usize,
     work: impl Fn(usize, &mut [f32]) + Send + Sync,
 ) {
+    for_rows(out, row, |first, rows| {
+        isa.run(Compiled(
+            #[inline(always)]
+            || {
+                for (i, out) in rows.chunks_exact_mut(row).enumerate() {
+                    work(first + i, out);
+                }
+            },
+        ));
+    });
+}
+
+/// Runs `work(first, rows)` with rows of `out` from number `first` on, which together are all of them.
+pub(crate) fn for_rows(out: &mut [f32], row: usize, work: impl Fn(usize, &mut [f32]) + Send + Sync) {
     if out.is_empty() {
         return;
     }
@@ -166,14 +180,6 @@ pub(crate) fn for_each_row(
         let first = task * per_task;
         let count = per_task.min(rows - first);
         // SAFETY: each task has its own rows.
-        let out = unsafe { out.slice(first * row, count * row) };
-        isa.run(Compiled(
-            #[inline(always)]
-            || {
-                for (i, out) in out.chunks_exact_mut(row).enumerate() {
-                    work(first + i, out);
-                }
-            },
-        ));
+        work(first, unsafe { out.slice(first * row, count * row) });
     });
 }
