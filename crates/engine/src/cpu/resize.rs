@@ -41,6 +41,9 @@ pub(crate) fn forward(
             && beside.len() == batch * oh * ow * more,
         "{shape:?}"
     );
+    if out.is_empty() {
+        return; // Its sides may still be longer than any list.
+    }
     let taps = [taps(h, oh, corners), taps(w, ow, corners)];
     for_rows(out, ow * width, |first, out| {
         isa.for_channels(channels).run(Rows { shape, taps: &taps, x, beside, more, first, out });
@@ -120,6 +123,9 @@ pub(crate) fn backward(
             && mask.is_none_or(|mask| mask.len() == dx.len()),
         "{shape:?}"
     );
+    if dx.is_empty() {
+        return;
+    }
     let sources = [reversed(h, &taps(h, oh, corners)), reversed(w, &taps(w, ow, corners))];
     for_rows(dx, w * channels, |first, dx| {
         isa.for_channels(channels).run(RowsBack {
