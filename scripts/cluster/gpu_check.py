@@ -81,8 +81,8 @@ def losses(out: pathlib.Path) -> list[float]:
 def milliseconds(out: pathlib.Path) -> float:
     """The median time of a step, the first hundred left out.
 
-    The log states the steps per second since the training began. Their time is that between two records: NCCL takes
-    about half a second to start, in the first step, which is no part of those that follow.
+    The log states the steps per second since the training began. Their time is that between two records: NCCL
+    starts in the first step, which is no part of those that follow.
     """
     seconds = [(one["step"], one["step"] / one["steps_per_second"]) for one in records(out, "step")]
     seconds = [one for one in seconds if one[0] >= 100]
