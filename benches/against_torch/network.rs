@@ -74,8 +74,9 @@ impl Conv {
         x.conv2d(&tape.get(self.weight), Some(&tape.get(self.bias)))
     }
 
-    fn logits(self, tape: &Tape, x: &Var) -> Var {
-        x.conv2d_logits(&tape.get(self.weight), Some(&tape.get(self.bias)))
+    /// Weights and bias.
+    fn get(self, tape: &Tape) -> [Var; 2] {
+        [tape.get(self.weight), tape.get(self.bias)]
     }
 
     fn relu(self, tape: &Tape, x: &Var) -> Var {
@@ -196,8 +197,10 @@ impl Network {
 
     fn decode(&self, tape: &Tape, features: &Var, codes: &Var) -> Var {
         let bias = codes.matmul(&tape.get(self.head_code));
-        let x = self.head_features.plain(tape, features).add_sample_bias_relu(&bias);
-        self.head[1].logits(tape, &self.head[0].relu(tape, &x))
+        let layers = self.head.map(|layer| layer.get(tape));
+        self.head_features
+            .plain(tape, features)
+            .pixel_layers(&bias, &layers.each_ref().map(|layer| layer.each_ref()))
     }
 
     /// The loss of one training step.
