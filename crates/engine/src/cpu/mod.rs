@@ -6,7 +6,7 @@
 //! | `device`, `memory` | the device with its pool of buffers |
 //! | `values`, `images`, `views`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family |
 //! | `blocked`, `epilogue` | the two register-blocked products that most time is spent in, and what becomes of their sums |
-//! | `conv`, `winograd`, `matmul`, `pixel_layers`, `norm`, `resize`, `elementwise`, `math` | loops over slices, which check their sizes |
+//! | `conv`, `winograd`, `matmul`, `pixel_layers`, `norm`, `norm_sums`, `resize`, `elementwise`, `math` | loops over slices, which check their sizes |
 //! | `simd`, `avx512`, `avx2`, `neon`, `simd128`, `portable` | the vector operations, by instruction set |
 //! | `parallel`, `scratch` | tasks for threads, and working memory |
 #![allow(unsafe_code)]
@@ -27,6 +27,7 @@ pub(crate) mod memory;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod norm;
+mod norm_sums;
 mod norms;
 mod parallel;
 mod peak;

@@ -3,7 +3,7 @@
 use super::device::Cpu;
 use super::elementwise::for_each_row;
 use super::norm;
-use crate::backend::{Memory, NormShape, Norms};
+use crate::backend::{Element, Memory, NormShape, Norms};
 use crate::tensor::Tensor;
 
 impl Norms for Cpu {
@@ -29,15 +29,29 @@ impl Norms for Cpu {
         &self,
         shape: NormShape,
         x: &Tensor,
-        mut dy: Tensor,
+        dy: Tensor,
         scale: &Tensor,
         statistics: &Tensor,
     ) -> [Tensor; 3] {
+        // Written over dy where nobody else holds it.
+        let (dy, mut dx) = match dy.is_unshared() {
+            true => (None, dy),
+            false => (Some(&dy), self.empty(dy.shape(), Element::F32)),
+        };
         let [mut d_scale, mut d_shift] = [(); 2].map(|()| self.filled([shape.channels], |_| ()));
         let sums = (d_scale.values_mut(), d_shift.values_mut());
         let (scale, statistics) = (scale.values(), statistics.values());
-        norm::backward(self.isa, shape, x.values(), scale, statistics, dy.values_mut(), sums);
-        [dy, d_scale, d_shift]
+        norm::backward(
+            self.isa,
+            shape,
+            x.values(),
+            scale,
+            statistics,
+            dy.map(Tensor::values),
+            dx.values_mut(),
+            sums,
+        );
+        [dx, d_scale, d_shift]
     }
 
     fn batch_norm(&self, x: &Tensor, epsilon: f32) -> [Tensor; 4] {

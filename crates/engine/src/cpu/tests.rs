@@ -129,10 +129,34 @@ fn normalisation_stays_inside_its_buffers() {
             let affine = (&scale[..], &shift[..]);
             let mut statistics = values(2 * batch * groups);
             norm::forward(isa, shape, 1e-3, &x, affine, Some(&residual), true, &mut y, &mut statistics);
-            norm::backward(isa, shape, &x, &scale, &statistics, &mut dy, (&mut d_scale, &mut d_shift));
+            norm::backward(isa, shape, &x, &scale, &statistics, None, &mut dy, (&mut d_scale, &mut d_shift));
+            // A gradient that others hold as well stays as it is.
+            let (given, mut dx) = (values(x.len()), values(x.len()));
+            let sums = (&mut values(channels)[..], &mut values(channels)[..]);
+            norm::backward(isa, shape, &x, &scale, &statistics, Some(&given), &mut dx, sums);
+            assert_eq!(dx, dy, "{shape:?}");
             vec![y, dy, d_scale, d_shift]
         });
     }
+}
+
+/// One thread takes image by image; three that would wait for the fourth image take parts of all.
+#[test]
+fn images_normalised_one_by_one_and_together_are_the_same() {
+    let shape = NormShape { batch: 4, pixels: 1100, channels: 24, groups: 3 };
+    let (x, scale, shift) = (values(4 * 1100 * 24), values(24), values(24));
+    let [one_by_one, together] = [1, 3].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
+        pool.install(|| {
+            let (mut y, mut dx, mut statistics) = (values(x.len()), values(x.len()), values(2 * 4 * 3));
+            let (mut d_scale, mut d_shift) = (values(24), values(24));
+            let (isa, affine) = (Isa::best(), (&scale[..], &shift[..]));
+            norm::forward(isa, shape, 1e-3, &x, affine, None, true, &mut y, &mut statistics);
+            norm::backward(isa, shape, &x, &scale, &statistics, None, &mut dx, (&mut d_scale, &mut d_shift));
+            [y, dx, statistics, d_scale, d_shift]
+        })
+    });
+    assert!(one_by_one == together);
 }
 
 #[test]
