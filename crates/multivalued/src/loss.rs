@@ -16,6 +16,12 @@ const FLOOR: f32 = 1e-3;
 /// empty annotation is at distance 1 whatever its area, and nothing would draw it to nothing.
 const SOFTNESS: f32 = 1.0;
 
+/// The units of distances, image by image: the mean annotated area, so that small lesions count as much as large ones,
+/// and at least a fiftieth of an output's values.
+pub(crate) fn units(areas: &[f32], size: usize) -> Vec<f32> {
+    areas.iter().map(|area| area.max(0.02 * size as f32)).collect()
+}
+
 /// Outputs as probabilities of each foreground class.
 ///
 /// # Shapes

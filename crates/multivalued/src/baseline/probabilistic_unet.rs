@@ -21,7 +21,7 @@ use crate::loss::cross_entropy_sum;
 use crate::model::Init;
 use crate::predict::{masks_of, outputs_per_batch};
 use crate::recipe::{MethodRecipe, Recipe};
-use crate::train::{StepContext, StepResult, of_all_ranks};
+use crate::train::{StepContext, StepResult, Term, of_all_ranks};
 use multivalued_data::draw::Draw;
 use multivalued_data::{Hypothesis, Mask, Prediction};
 use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
@@ -110,8 +110,8 @@ impl ProbabilisticUnet {
         let reconstruction = cross_entropy_sum(&logits, &batch.annotations).mul(&shares).sum();
         let divergence = posterior.divergence_from(&prior).mul(&shares).sum();
         let mut losses = Losses::new(recipe, progress);
-        losses.add("reconstruction", reconstruction);
-        losses.add("divergence", divergence);
+        losses.add(Term::Reconstruction, reconstruction);
+        losses.add(Term::Divergence, divergence);
         losses
     }
 

@@ -7,7 +7,7 @@ use crate::fixture::{cases, tiny_recipe};
 use crate::network::Network;
 use crate::predict::predict_cases;
 use crate::recipe::{Recipe, Space};
-use crate::train::{StepContext, Trainer};
+use crate::train::{StepContext, Term, Trainer};
 use crate::{Error, Predictor};
 use multivalued_data::{Case, Prediction};
 use multivalued_engine::{Device, Tape, Var};
@@ -40,13 +40,13 @@ fn reached(term: impl FnOnce(Losses) -> Var) -> Vec<String> {
 
 #[test]
 fn the_divergence_moves_prior_and_posterior_alone() {
-    assert_eq!(reached(|losses| losses.get("divergence").unwrap().clone()), ["posterior", "prior"]);
+    assert_eq!(reached(|losses| losses.get(Term::Divergence).unwrap().clone()), ["posterior", "prior"]);
 }
 
 #[test]
 fn the_reconstruction_moves_all_but_the_prior() {
     assert_eq!(
-        reached(|losses| losses.get("reconstruction").unwrap().clone()),
+        reached(|losses| losses.get(Term::Reconstruction).unwrap().clone()),
         ["generator", "image_encoder", "posterior"]
     );
 }

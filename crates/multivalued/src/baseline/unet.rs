@@ -6,7 +6,7 @@ use crate::loss;
 use crate::model::{Decoded, Generator, ImageEncoder, Init};
 use crate::predict::masks_of;
 use crate::recipe::{ModelRecipe, Recipe};
-use crate::train::{StepContext, StepResult};
+use crate::train::{StepContext, StepResult, Term};
 use multivalued_data::{Hypothesis, Prediction};
 use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
 
@@ -67,12 +67,11 @@ impl Unet {
         let size = logits.shape().volume() / images;
         let weights = Tensor::from_slice(&self.device, [images, batch.per_image], &batch.weights);
         let means = Var::constant(weights).batched_matmul(&Var::constant(batch.annotations.clone()), images);
-        // As in the method: in units of the image's mean annotated area.
-        let units: Vec<f32> = batch.areas.to_vec().iter().map(|area| area.max(0.02 * size as f32)).collect();
+        let units = loss::units(&batch.areas.to_vec(), size);
         let reconstruction =
             loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &units).mean();
         let mut losses = Losses::new(recipe, progress);
-        losses.add("reconstruction", reconstruction);
+        losses.add(Term::Reconstruction, reconstruction);
         losses
     }
 

@@ -3,7 +3,7 @@
 
 use super::schedule::rule;
 use super::step::StepContext;
-use super::terms::Losses;
+use super::terms::{Losses, Term};
 use crate::assignment::{Rule, responsibilities};
 use crate::batch::Batch;
 use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
@@ -84,8 +84,7 @@ fn assign_by_output(
     let is_empty = |row: usize| read.get(2).is_some_and(|drawn| drawn[row] == 0.0);
     let of_codes = |row: usize| if is_empty(row) { 0.0 } else { batch.weights[row] };
     let annotation_weights: Vec<f32> = (0..images * k).map(of_codes).collect();
-    // Distances in units of the image's mean annotated area, so that small lesions count as much.
-    let units: Vec<f32> = areas.iter().map(|area| area.max(0.02 * size as f32)).collect();
+    let units = loss::units(areas, size);
     for (image, distances) in distances.chunks_exact_mut(k * j).enumerate() {
         distances.iter_mut().for_each(|d| *d /= units[image]);
     }
@@ -118,7 +117,7 @@ fn assign_by_output(
     let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, means.tensor(), &row_units);
     let masses: Vec<f32> = masses.iter().map(|mass| mass / images as f32).collect();
     let masses = Var::constant(Tensor::from_slice(device, [images * j], &masses));
-    let compared = (losses.counts("overlap") || losses.counts("energy"))
+    let compared = (losses.counts(Term::Overlap) || losses.counts(Term::Energy))
         .then(|| compared(model, &logits, batch, images));
     Assigned {
         reconstruction: distance.mul(&masses).sum(),
@@ -131,7 +130,7 @@ fn assign_by_output(
         commitment: None,
         overlap: compared
             .as_ref()
-            .filter(|_| losses.counts("overlap"))
+            .filter(|_| losses.counts(Term::Overlap))
             .map(|compared| compared.overlap(&shares)),
         outputs: compared.map(|compared| (compared, codes)),
         followed: None,
@@ -176,9 +175,10 @@ fn assign_by_embedding(
     let logits = model.generate(tape, encoded, &z.straight_through(&c));
 
     let size = logits.shape().volume() / rows;
-    let units: Vec<f32> = (0..rows).map(|row| read[0][row / k].max(0.02 * size as f32)).collect();
+    let of_images = loss::units(&read[0], size);
+    let units: Vec<f32> = (0..rows).map(|row| of_images[row / k]).collect();
     let distance = loss::reconstruction(recipe.loss.reconstruction, &logits, &batch.annotations, &units);
-    let overlap = (losses.counts("overlap")).then(|| compared(model, &logits, batch, rows));
+    let overlap = losses.counts(Term::Overlap).then(|| compared(model, &logits, batch, rows));
     let overlap = overlap.map(|compared| compared.overlap(&batch.weights).scale(k as f32));
     let shares: Vec<f32> = batch.weights.iter().map(|weight| weight / encoded.batch as f32).collect();
     let shares = Var::constant(Tensor::from_slice(model.device(), [rows], &shares));

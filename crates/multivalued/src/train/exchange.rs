@@ -4,7 +4,7 @@
 //! Alone nothing is copied, and nobody is asked.
 
 use super::step::StepContext;
-use super::terms::Losses;
+use super::terms::{Losses, Term};
 use crate::collective::{GRADIENTS, unwind};
 use multivalued_engine::{Gradients, Places, Tape, Tensor, Var};
 
@@ -36,9 +36,10 @@ pub(crate) struct Whole {
     pub statistics: Option<[Tensor; 2]>,
     /// The loss; of several ranks the sum of theirs, which is finite where all are.
     pub loss: Tensor,
-    /// The terms of the loss, and before them their total: one value of each rank.
-    pub names: Vec<&'static str>,
-    pub terms: Vec<Tensor>,
+    /// The terms of the loss that are there.
+    pub terms: Vec<Term>,
+    /// The total of the terms, and then theirs: one value of each rank.
+    pub values: Vec<Tensor>,
     /// Each rank's share of the batch.
     pub shares: Vec<f32>,
     pub h: Option<Tensor>,
@@ -55,9 +56,6 @@ pub(crate) enum Targets {
     Gathered(Tensor),
 }
 
-/// The name of the terms' total among the terms.
-pub(crate) const TOTAL: &str = "total";
-
 impl StepContext<'_> {
     /// The gradients of a loss that is a mean over the batch's images, of which these are a part: all ranks' gradients
     /// together are those of the whole batch's mean, however many images each has.
@@ -73,9 +71,8 @@ impl StepContext<'_> {
     pub fn whole(&self, part: Part) -> Whole {
         let batch = self.batch;
         let Part { gradients, total, losses, statistics, h, targets } = part;
-        let (mut names, mut terms): (Vec<_>, Vec<_>) = losses.into_values().into_iter().unzip();
-        names.insert(0, TOTAL);
-        terms.insert(0, total.clone());
+        let (terms, mut values): (Vec<_>, Vec<_>) = losses.into_values().into_iter().unzip();
+        values.insert(0, total.clone());
         if self.ranks.are_alone() {
             let targets = Targets::Known(targets);
             let shares = vec![1.0];
@@ -83,8 +80,8 @@ impl StepContext<'_> {
                 gradients,
                 statistics,
                 loss: total,
-                names,
                 terms,
+                values,
                 shares,
                 h,
                 targets,
@@ -105,11 +102,11 @@ impl StepContext<'_> {
         let loss_place = summed(total).0;
         let wish = [f32::from(u8::from(self.wish.stop)), if rank == 0 { self.wish.seconds } else { 0.0 }];
         let wish_place = summed(Tensor::from_slice(&device, [2], &wish)).0;
-        let term_places: Vec<usize> = terms
+        let value_places: Vec<usize> = values
             .into_iter()
-            .map(|term| {
+            .map(|value| {
                 let place = places.take(ranks);
-                parts.push((place + rank, term));
+                parts.push((place + rank, value));
                 place
             })
             .collect();
@@ -136,8 +133,8 @@ impl StepContext<'_> {
             gradients,
             statistics: statistic_places.map(|both| both.map(|(place, shape)| all.part(place, shape))),
             loss: all.part(loss_place, []),
-            names,
-            terms: term_places.into_iter().map(|place| all.part(place, [ranks])).collect(),
+            terms,
+            values: value_places.into_iter().map(|place| all.part(place, [ranks])).collect(),
             shares: (0..ranks).map(share).collect(),
             h: h_place.map(|(place, shape)| all.part(place, shape)),
             targets: match targets_place {

@@ -29,7 +29,7 @@ pub use log::{CodeUse, EpochLog, Validation};
 pub(crate) use reading::{StepResult, update_and_read};
 pub(crate) use step::{StepContext, forward, step};
 pub use terms::LossTerms;
-pub(crate) use terms::Losses;
+pub(crate) use terms::{Losses, Term};
 
 use crate::batch::TrainingSet;
 use crate::collective::Ranks;

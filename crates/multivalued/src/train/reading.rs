@@ -58,10 +58,10 @@ pub(crate) struct Read {
 
 /// Moves the parameters, unless the loss or a gradient is not finite, and reads what is watched.
 pub(crate) fn update_and_read(adam: &mut Adam, parameters: &mut Parameters, whole: Whole, rate: f32) -> Read {
-    let Whole { gradients, loss, names, terms, shares, h, targets, wishes, .. } = whole;
+    let Whole { gradients, loss, terms, values, shares, h, targets, wishes, .. } = whole;
     let updated = adam.update(parameters, &gradients, rate, &loss);
     let mut tensors = vec![updated.norm()];
-    tensors.extend(&terms);
+    tensors.extend(&values);
     tensors.extend(&h);
     tensors.extend(&wishes);
     if let Targets::Gathered(gathered) = &targets {
@@ -74,8 +74,8 @@ pub(crate) fn update_and_read(adam: &mut Adam, parameters: &mut Parameters, whol
         [alone] => *alone,
         several => several.iter().zip(&shares).map(|(value, share)| value * share).sum(),
     };
-    let values: Vec<f32> = read.by_ref().take(terms.len()).map(|values| mean(&values)).collect();
-    let terms = LossTerms::new(values[0], names[1..].iter().copied().zip(values[1..].iter().copied()));
+    let values: Vec<f32> = read.by_ref().take(values.len()).map(|values| mean(&values)).collect();
+    let terms = LossTerms::new(values[0], terms.into_iter().zip(values[1..].iter().copied()));
     let h = h.and_then(|_| read.next()).unwrap_or_default();
     let wish = wishes
         .and_then(|_| read.next())

@@ -23,7 +23,7 @@ use super::codebook_step::CodebookStep;
 use super::exchange::{Part, RankSignal};
 use super::reading::{StepResult, update_and_read};
 use super::schedule::learning_rate;
-use super::terms::Losses;
+use super::terms::{Losses, Term};
 use crate::batch::Batch;
 use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
 use crate::model::{Encoded, Model};
@@ -90,20 +90,20 @@ pub(crate) fn forward(model: &Model, tape: &Tape, context: StepContext) -> Forwa
     let shape = [encoded.batch, model.recipe.code_count];
     let targets = Tensor::from_slice(model.device(), shape, &assigned.targets);
 
-    losses.add("reconstruction", assigned.reconstruction.clone());
-    losses.add("cross_entropy", encoded.logits.cross_entropy_soft(&targets).mean());
+    losses.add(Term::Reconstruction, assigned.reconstruction.clone());
+    losses.add(Term::CrossEntropy, encoded.logits.cross_entropy_soft(&targets).mean());
     if let Some(empty) = &encoded.empty {
         let targets = Tensor::from_slice(model.device(), [encoded.batch, 1], &assigned.empty_targets);
-        losses.add("emptiness", empty.bce_with_logits(&targets).mean());
+        losses.add(Term::Emptiness, empty.bce_with_logits(&targets).mean());
     }
     if let Some(commitment) = &assigned.commitment {
-        losses.add("commitment", commitment.clone());
+        losses.add(Term::Commitment, commitment.clone());
     }
     if let Some(overlap) = &assigned.overlap {
-        losses.add("overlap", overlap.clone());
+        losses.add(Term::Overlap, overlap.clone());
     }
-    if losses.counts("energy") {
-        losses.add("energy", energy(model, tape, &encoded, &assigned, context));
+    if losses.counts(Term::Energy) {
+        losses.add(Term::Energy, energy(model, tape, &encoded, &assigned, context));
     }
     let Assigned { targets, followed, .. } = assigned;
     Forward { losses, h: encoded.h.into_tensor(), targets, followed }

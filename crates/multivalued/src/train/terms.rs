@@ -1,14 +1,33 @@
 //! The terms of the loss: one table of their names and weights. A term is added by a row of the table, and a call of
-//! [`Losses::add`] where its value is computed; sums over epochs, logs, curves and pages follow the table. Where its
+//! [`Losses::add`] where its value is computed (the compiler names a term that is never added); sums over epochs, logs, curves and pages follow the table. Where its
 //! weight is a new key of the recipe, that key is a row of the recipe's.
 
 use crate::recipe::{MethodKind, Recipe};
 use multivalued_engine::{Tensor, Var};
 
 macro_rules! terms {
-    ($($(#[doc = $doc:literal])* $name:ident: $key:literal, $weight:expr;)*) => {
-        const TERMS: &[Term] =
-            &[$(Term { name: stringify!($name), #[cfg(test)] key: $key, weight: $weight }),*];
+    ($($(#[doc = $doc:literal])* $Term:ident $name:ident: $key:literal, $weight:expr;)*) => {
+        /// A term of the loss.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Term {
+            $($(#[doc = $doc])* $Term,)*
+        }
+
+        impl Term {
+            const ALL: &[Self] = &[$(Self::$Term),*];
+
+            /// The key of the recipe that its weight comes from; a test holds it against the recipe's reference.
+            #[cfg(test)]
+            fn key(self) -> &'static str {
+                match self { $(Self::$Term => $key,)* }
+            }
+
+            /// Its weight at some point of a training (0 to 1).
+            fn weight(self, recipe: &Recipe, progress: f32) -> f32 {
+                let weight: fn(&Recipe, f32) -> f32 = match self { $(Self::$Term => $weight,)* };
+                weight(recipe, progress)
+            }
+        }
 
         /// The terms of one step's loss, before their weights; 0 where a term does not count.
         #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
@@ -20,12 +39,8 @@ macro_rules! terms {
         }
 
         impl LossTerms {
-            /// The term of that name.
-            fn named(&mut self, name: &str) -> &mut f32 {
-                match name {
-                    $(stringify!($name) => &mut self.$name,)*
-                    _ => panic!("the loss has no term {name}"),
-                }
+            fn set(&mut self, term: Term, value: f32) {
+                match term { $(Term::$Term => self.$name = value,)* }
             }
 
             /// Adds another step's.
@@ -44,40 +59,30 @@ macro_rules! terms {
 
 terms! {
     /// L_recon.
-    reconstruction: "loss.reconstruction_with_energy", |recipe, progress| {
+    Reconstruction reconstruction: "loss.reconstruction_with_energy", |recipe, progress| {
         if energy_counts(recipe, progress) { recipe.loss.reconstruction_with_energy } else { 1.0 }
     };
     /// L_CE. Paper: §4.1, it is left out of the first epochs.
-    cross_entropy: "loss.cross_entropy", |recipe, progress| {
+    CrossEntropy cross_entropy: "loss.cross_entropy", |recipe, progress| {
         if progress >= recipe.loss.cross_entropy_from { recipe.loss.cross_entropy } else { 0.0 }
     };
     /// L_commit; 0 where the assignment needs no pair encoder.
-    commitment: "loss.commitment", |recipe, _| recipe.loss.commitment;
+    Commitment commitment: "loss.commitment", |recipe, _| recipe.loss.commitment;
     /// L_cov. It has no part in the sum: the codebook descends it by itself, after the step.
-    covariance: "loss.covariance", |_, _| 0.0;
+    Covariance covariance: "loss.covariance", |_, _| 0.0;
     /// Cross-entropy of the head for the empty mask; 0 where there is none.
-    emptiness: "loss.emptiness", |recipe, _| recipe.loss.emptiness;
+    Emptiness emptiness: "loss.emptiness", |recipe, _| recipe.loss.emptiness;
     /// Soft Jaccard distance of annotations to their codes' outputs; 0 before it counts: while codes still share all
     /// annotations, each would be drawn to the same middle.
-    overlap: "loss.overlap", |recipe, progress| {
+    Overlap overlap: "loss.overlap", |recipe, progress| {
         if progress >= recipe.assignment.anneal_until { recipe.loss.overlap } else { 0.0 }
     };
     /// The energy score; 0 before it counts.
-    energy: "loss.energy", |recipe, progress| {
+    Energy energy: "loss.energy", |recipe, progress| {
         if energy_counts(recipe, progress) { recipe.loss.energy } else { 0.0 }
     };
     /// KL(posterior ‖ prior) of the Probabilistic U-Net; 0 for other methods.
-    divergence: "method.divergence", |recipe, _| recipe.method.divergence;
-}
-
-/// A row of the table.
-struct Term {
-    name: &'static str,
-    /// The key of the recipe that its weight comes from; a test holds it against the recipe's reference.
-    #[cfg(test)]
-    key: &'static str,
-    /// Its weight at some point of a training (0 to 1).
-    weight: fn(&Recipe, f32) -> f32,
+    Divergence divergence: "method.divergence", |recipe, _| recipe.method.divergence;
 }
 
 /// Baselines have no energy score, so that their reconstruction keeps its weight.
@@ -94,58 +99,56 @@ pub(crate) struct Losses {
 }
 
 struct Added {
-    name: &'static str,
-    weight: f32,
+    term: Term,
     value: Var,
 }
 
 impl Losses {
     /// No terms yet, of a step at some point of the training (0 to 1).
     pub fn new(recipe: &Recipe, progress: f32) -> Self {
-        let weights = TERMS.iter().map(|term| (term.weight)(recipe, progress)).collect();
+        let weights = Term::ALL.iter().map(|term| term.weight(recipe, progress)).collect();
         Self { weights, added: Vec::new() }
     }
 
-    /// Adds the value of a term of the table.
-    pub fn add(&mut self, name: &'static str, value: Var) {
-        self.added.push(Added { name, weight: self.weight(name), value });
+    /// Adds the value of a term.
+    pub fn add(&mut self, term: Term, value: Var) {
+        self.added.push(Added { term, value });
     }
 
     /// Whether a term has a weight at this point of the training, so that it must be computed.
-    pub fn counts(&self, name: &str) -> bool {
-        self.weight(name) > 0.0
+    pub fn counts(&self, term: Term) -> bool {
+        self.weight(term) > 0.0
     }
 
-    fn weight(&self, name: &str) -> f32 {
-        let place = TERMS.iter().position(|term| term.name == name);
-        self.weights[place.unwrap_or_else(|| panic!("the loss has no term {name}"))]
+    fn weight(&self, term: Term) -> f32 {
+        self.weights[term as usize]
     }
 
     /// The weighted sum. Terms of weight 0 are only watched; the first one always counts.
     pub fn total(&self) -> Var {
         let (first, rest) = self.added.split_first().expect("a loss has a term");
-        let weighted = |term: &Added| term.value.scale(term.weight);
-        let counting = rest.iter().filter(|term| term.weight > 0.0);
-        counting.fold(weighted(first), |total, term| total.add(&weighted(term)))
+        let weighted = |added: &Added| added.value.scale(self.weight(added.term));
+        let counting = rest.iter().filter(|added| self.counts(added.term));
+        counting.fold(weighted(first), |total, added| total.add(&weighted(added)))
     }
 
-    /// The term of that name, where it is there.
+    /// The value of a term, where it is there.
     #[cfg(test)]
-    pub fn get(&self, name: &str) -> Option<&Var> {
-        self.added.iter().find(|term| term.name == name).map(|term| &term.value)
+    pub fn get(&self, term: Term) -> Option<&Var> {
+        self.added.iter().find(|added| added.term == term).map(|added| &added.value)
     }
 
     /// The values, to be read when the tape is spent.
-    pub fn into_values(self) -> Vec<(&'static str, Tensor)> {
-        self.added.into_iter().map(|term| (term.name, term.value.into_tensor())).collect()
+    pub fn into_values(self) -> Vec<(Term, Tensor)> {
+        self.added.into_iter().map(|added| (added.term, added.value.into_tensor())).collect()
     }
 }
 
 impl LossTerms {
     /// From a total and the values of the terms that are there.
-    pub(crate) fn new(total: f32, values: impl Iterator<Item = (&'static str, f32)>) -> Self {
+    pub(crate) fn new(total: f32, values: impl Iterator<Item = (Term, f32)>) -> Self {
         let mut terms = Self { total, ..Self::default() };
-        values.for_each(|(name, value)| *terms.named(name) = value);
+        values.for_each(|(term, value)| terms.set(term, value));
         terms
     }
 }
@@ -156,26 +159,29 @@ mod tests {
     use multivalued_engine::Device;
 
     #[test]
-    fn a_total_weighs_its_terms_and_every_name_has_a_place() {
+    fn a_total_weighs_its_terms_and_every_term_has_a_field() {
         let value = |value| Var::constant(Tensor::full(&Device::cpu(), [], value));
         let mut recipe = Recipe::default();
         recipe.loss.reconstruction_with_energy = 2.0;
         (recipe.loss.energy, recipe.loss.energy_from) = (0.5, 0.7);
         recipe.loss.cross_entropy_from = 0.9;
         let mut losses = Losses::new(&recipe, 0.8);
-        assert!(losses.counts("energy") && !losses.counts("cross_entropy"));
-        losses.add("reconstruction", value(3.0));
-        losses.add("cross_entropy", value(f32::NAN));
-        losses.add("energy", value(4.0));
+        assert!(losses.counts(Term::Energy) && !losses.counts(Term::CrossEntropy));
+        losses.add(Term::Reconstruction, value(3.0));
+        losses.add(Term::CrossEntropy, value(f32::NAN));
+        losses.add(Term::Energy, value(4.0));
         assert_eq!(losses.total().item(), 8.0);
-        assert_eq!(losses.get("energy").map(Var::item), Some(4.0));
-        let names = || TERMS.iter().zip(1u8..).map(|(term, i)| (term.name, f32::from(i)));
-        let mut terms = LossTerms::new(9.0, names());
+        assert_eq!(losses.get(Term::Energy).map(Var::item), Some(4.0));
+        let values = || Term::ALL.iter().copied().zip((1u8..).map(f32::from));
+        let mut terms = LossTerms::new(9.0, values());
         let stored = serde_json::to_value(terms).unwrap();
-        assert_eq!(stored.as_object().unwrap().len(), 1 + names().count(), "no term is left out");
-        assert!(names().all(|(name, value)| stored[name] == value));
+        let mut stored: Vec<_> =
+            stored.as_object().unwrap().values().map(|value| value.as_f64().unwrap()).collect();
+        stored.sort_by(f64::total_cmp);
+        let expected: Vec<_> = (1u8..=8).map(f64::from).chain([9.0]).collect();
+        assert_eq!(stored, expected, "each term has a field of its own");
         terms.add(&terms.clone());
-        assert_eq!(terms.mean(2.0), LossTerms::new(9.0, names()));
+        assert_eq!(terms.mean(2.0), LossTerms::new(9.0, values()));
     }
 
     #[test]
@@ -184,7 +190,8 @@ mod tests {
         recipe.loss.cross_entropy_from = 0.05;
         let weights = |recipe: &Recipe, progress| {
             let losses = Losses::new(recipe, progress);
-            ["reconstruction", "cross_entropy", "overlap", "energy"].map(|name| losses.weight(name))
+            [Term::Reconstruction, Term::CrossEntropy, Term::Overlap, Term::Energy]
+                .map(|term| losses.weight(term))
         };
         assert_eq!(weights(&recipe, 0.0), [1.0, 0.0, 0.0, 0.0]);
         assert_eq!(weights(&recipe, 0.2), [1.0, 1.0, 4.0, 0.0]);
@@ -196,11 +203,11 @@ mod tests {
     #[test]
     fn every_weight_is_explained_in_the_recipe_reference() {
         let reference = crate::recipe::reference();
-        for Term { name, key, .. } in TERMS {
-            let (table, key) = key.split_once('.').unwrap();
+        for term in Term::ALL {
+            let (table, key) = term.key().split_once('.').unwrap();
             let section = reference.split(&format!("## `[{table}]`")).nth(1).unwrap();
             let section = section.split("## ").next().unwrap();
-            assert!(section.contains(&format!("| `{key}` |")), "{name}: {table}.{key} has no row");
+            assert!(section.contains(&format!("| `{key}` |")), "{term:?}: {table}.{key} has no row");
         }
     }
 }

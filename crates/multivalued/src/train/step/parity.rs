@@ -8,6 +8,7 @@ use crate::fixture::{assert_close, cases, golden, golden_masks, tiny_recipe, wav
 use crate::loss::{Compared, cross_entropy_distances};
 use crate::model::Model;
 use crate::recipe::Space;
+use crate::train::Term;
 use multivalued_engine::{Device, Parameters, Tape, Tensor, Var};
 use serde_json::json;
 
@@ -137,8 +138,14 @@ fn whole_steps() {
         let found = forward(&model, &tape, StepContext::new(&recipe, &batch, 0, progress, &alone));
         let total = found.losses.total();
         let of = |name: &str| format!("{space:?} at {progress}: {name}");
-        let names = ["reconstruction", "cross_entropy", "commitment", "overlap", "energy"];
-        let terms = names.map(|name| (name, vec![found.losses.get(name).map_or(0.0, Var::item)]));
+        let terms = [
+            ("reconstruction", Term::Reconstruction),
+            ("cross_entropy", Term::CrossEntropy),
+            ("commitment", Term::Commitment),
+            ("overlap", Term::Overlap),
+            ("energy", Term::Energy),
+        ];
+        let terms = terms.map(|(name, term)| (name, vec![found.losses.get(term).map_or(0.0, Var::item)]));
         let others = [("targets", found.targets.clone()), ("total", vec![total.item()])];
         for (name, found) in terms.into_iter().chain(others) {
             let golden = if step[name].is_array() { step[name].clone() } else { json!([step[name]]) };

@@ -6,7 +6,7 @@ use crate::collective::Ranks;
 use crate::fixture::{cases, tiny_recipe};
 use crate::model::Model;
 use crate::recipe::{Recipe, Space};
-use crate::train::Losses;
+use crate::train::{Losses, Term};
 use multivalued_engine::{Device, Tape, Var};
 use std::collections::BTreeSet;
 
@@ -32,8 +32,8 @@ fn reached_by(recipe: &Recipe, progress: f32, term: impl FnOnce(&Losses) -> Var)
         .collect()
 }
 
-fn named(losses: &Losses, name: &str) -> Var {
-    losses.get(name).expect("a term that counts").clone()
+fn named(losses: &Losses, term: Term) -> Var {
+    losses.get(term).expect("a term that counts").clone()
 }
 
 fn assert_reached(found: &BTreeSet<String>, expected: &[&str]) {
@@ -46,27 +46,27 @@ const HARD: f32 = 0.9;
 
 #[test]
 fn reconstruction_by_embedding_passes_straight_through_the_code() {
-    let found = reached(Space::Embedding, HARD, |losses| named(losses, "reconstruction"));
+    let found = reached(Space::Embedding, HARD, |losses| named(losses, Term::Reconstruction));
     assert_reached(&found, &["generator", "image_encoder", "pair_encoder"]);
 }
 
 #[test]
 fn commitment_moves_the_pair_encoder_alone() {
-    let found = reached(Space::Embedding, HARD, |losses| named(losses, "commitment"));
+    let found = reached(Space::Embedding, HARD, |losses| named(losses, Term::Commitment));
     assert_reached(&found, &["pair_encoder"]);
 }
 
 #[test]
 fn emptiness_moves_its_head_and_the_features_it_looks_at() {
     let recipe = tiny_recipe(Space::Output, &["model.empty_head=true"]);
-    let found = reached_by(&recipe, HARD, |losses| named(losses, "emptiness"));
+    let found = reached_by(&recipe, HARD, |losses| named(losses, Term::Emptiness));
     assert_reached(&found, &["empty", "generator", "image_encoder"]);
 }
 
 #[test]
 fn cross_entropy_moves_the_classifier_and_the_shared_encoder() {
     for (space, progress) in [(Space::Embedding, HARD), (Space::Output, SOFT), (Space::Output, HARD)] {
-        let found = reached(space, progress, |losses| named(losses, "cross_entropy"));
+        let found = reached(space, progress, |losses| named(losses, Term::CrossEntropy));
         assert_reached(&found, &["classifier", "image_encoder"]);
     }
 }
@@ -74,22 +74,22 @@ fn cross_entropy_moves_the_classifier_and_the_shared_encoder() {
 #[test]
 fn reconstruction_by_output_moves_the_generator_and_the_encoder() {
     for progress in [SOFT, HARD] {
-        let found = reached(Space::Output, progress, |losses| named(losses, "reconstruction"));
+        let found = reached(Space::Output, progress, |losses| named(losses, Term::Reconstruction));
         assert_reached(&found, &["generator", "image_encoder"]);
     }
 }
 
 #[test]
 fn overlap_reaches_what_the_reconstruction_reaches() {
-    let found = reached(Space::Output, HARD, |losses| named(losses, "overlap"));
+    let found = reached(Space::Output, HARD, |losses| named(losses, Term::Overlap));
     assert_reached(&found, &["generator", "image_encoder"]);
-    let found = reached(Space::Embedding, HARD, |losses| named(losses, "overlap"));
+    let found = reached(Space::Embedding, HARD, |losses| named(losses, Term::Overlap));
     assert_reached(&found, &["generator", "image_encoder", "pair_encoder"]);
 }
 
 #[test]
 fn the_energy_score_moves_outputs_and_shared_codes_probabilities() {
-    let energy = |losses: &Losses| named(losses, "energy");
+    let energy = |losses: &Losses| named(losses, Term::Energy);
     let shared = tiny_recipe(Space::Output, &["assignment.distinct=false"]);
     for recipe in [&shared, &tiny_recipe(Space::Embedding, &[])] {
         assert_reached(&reached_by(recipe, HARD, energy), &["classifier", "generator", "image_encoder"]);
