@@ -235,12 +235,14 @@ def calibration(
 ) -> dict[str, Any]:
     """Are the probabilities honest? Over several images: the calibration errors of hypotheses (`mode_ece`), of
     "nothing there" (`empty_ece`) and of pixels (`pixel_ece`, and with the pixels of probability 0 as a bin, and over
-    the union), and the bins of their reliability diagrams (`reliability`).
+    the union), the bins of their reliability diagrams (`reliability`), and `chance`: what a perfectly calibrated model
+    would show of each error (`mean`, and 5 to 95 % from `low` to `high`), by the dependence that `groups` have.
     """
-    report = evaluate(outputs, readers, groups=groups, resamples=1, details=False, classes=classes)
+    report = evaluate(outputs, readers, groups=groups, resamples=1, classes=classes)
     names = ("mode_ece", "empty_ece", "pixel_ece", "pixel_ece_zero_bin", "pixel_ece_union", "mode_brier", "mode_nll")
     found: dict[str, Any] = {name: report.summary[name] for name in names}
     found["reliability"] = {name: report.reliability[name] for name in ("modes", "empty", "pixels")}
+    found["chance"] = {name: floor for name, floor in report.json["noise"]["groups"].items() if name in names}
     return found
 
 

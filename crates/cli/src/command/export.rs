@@ -327,7 +327,13 @@ impl Card<'_> {
             let Some((_, value)) = numbers.iter().find(|(name, _)| *name == key) else { continue };
             let interval = self.report.intervals.get(key).copied().flatten();
             let interval = interval.map_or(NOT_KNOWN.into(), |[low, high]| format!("{low:.4} to {high:.4}"));
-            text += &format!("| `{key}` | {value:.4} | {interval} | {meaning} |\n");
+            let chance = self.report.noise.groups.get(key).map_or(String::new(), |chance| {
+                format!(
+                    "; a perfectly calibrated model would show {:.4} ({:.4} to {:.4})",
+                    chance.mean, chance.low, chance.high
+                )
+            });
+            text += &format!("| `{key}` | {value:.4} | {interval} | {meaning}{chance} |\n");
         }
         text
     }

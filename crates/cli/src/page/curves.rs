@@ -6,9 +6,13 @@ use super::chart::Chart;
 use super::html::escaped;
 use crate::log::Record;
 
+const VALIDATION_GED: &str = "validation.ged_limit";
+/// Drawn beside it: the distance between both is what was memorised.
+const TRAINING_GED: &str = "validation.training_ged";
+
 /// The curves besides the loss, in the page's order.
 const NAMED: [(&str, &str, &str); 11] = [
-    ("validation.ged_limit", "Validation GED", "in the limit of many draws; lower is better"),
+    (VALIDATION_GED, "Validation GED", "in the limit of many draws; lower is better"),
     ("used_codes", "Codes in use", "codes that served an annotation in a thousand"),
     ("mean_inner_product", "Mean inner product of the codes", "0 is orthogonal"),
     ("perplexity", "Perplexity of the codes", "effective number of codes"),
@@ -42,7 +46,11 @@ pub fn section(log: &[Record]) -> String {
     let mut charts = losses.render();
     for (key, title, unit) in NAMED {
         if let Some(points) = curves.get(key) {
-            charts += &Chart::new(title, "epoch", unit).line(title, points.clone()).render();
+            let mut chart = Chart::new(title, "epoch", unit).line(title, points.clone());
+            if let Some(of_training) = curves.get(TRAINING_GED).filter(|_| key == VALIDATION_GED) {
+                chart = chart.line("the same of some training images", of_training.clone());
+            }
+            charts += &chart.render();
         }
     }
     format!("<h2>How it was learned</h2>\n{}<div class=\"charts\">{charts}</div>", warnings(log))

@@ -6,9 +6,9 @@ use crate::model::mean_inner_product;
 use crate::predict::{fitted_temperature, predict_list};
 use crate::temperature::{Fit, Temperature};
 use crate::{Error, Result};
-use multivalued_data::Predictions;
 use multivalued_data::evaluate::{Settings, score, summarise};
 use multivalued_data::report::Report;
+use multivalued_data::{CaseList, Predictions};
 
 impl Trainer {
     /// Closes an epoch: validates where it is due, and sums up.
@@ -32,30 +32,38 @@ impl Trainer {
         Ok(self.sums.close(epoch, self.step, progress, rate, codes, self.seconds(), validation))
     }
 
-    /// The validation cases' report, by the averaged weights. One view of each: epochs are compared with each
-    /// other, and more views would take longer than the training of small data sets. Probabilities are fitted to
-    /// the same cases first, as they will be at the end: else the epoch would win whose probabilities are least
-    /// overstated, although its masks are not the best.
-    fn validation_report(&mut self) -> Result<Report> {
-        let cases = self.validation.clone();
+    /// The reports of the validation cases and of the watched training cases, by the averaged weights. One view of
+    /// each: epochs are compared with each other, and more views would take longer than the training of small data
+    /// sets. Probabilities are fitted to the validation cases first, as they will be at the end: else the epoch would
+    /// win whose probabilities are least overstated, although its masks are not the best.
+    fn validation_reports(&mut self) -> Result<[Report; 2]> {
+        let (cases, watched) = (self.validation.clone(), self.watched.clone());
         let mut recipe = self.recipe.clone();
         recipe.predict.views = 1;
         let settings = Settings { resamples: 1, details: false, ..Settings::new("validation") };
-        let (mut predictions, mut fit) = (Predictions::default(), Fit::default());
+        let (mut predictions, mut of_watched) = (Predictions::default(), Predictions::default());
+        let mut fit = Fit::default();
         self.with_averaged_weights(|network| {
             predict_list(network, &recipe, &cases, |some, said| {
                 predictions.extend(&said);
                 fit.add(some, &said)
+            })?;
+            predict_list(network, &recipe, &watched, |_, said| {
+                of_watched.extend(&said);
+                Ok(())
             })
         })?;
         let fitted =
             if recipe.predict.calibrate { fitted_temperature(&fit, &recipe) } else { Temperature::NEUTRAL };
-        let scores = cases.map(|at, case| {
-            let mut said = predictions.get(at);
-            fitted.apply(&mut said);
-            score(&case, &said, &settings)
-        })?;
-        Ok(summarise(&scores, &settings)?)
+        let report = |cases: &CaseList, predictions: &Predictions| -> Result<Report> {
+            let scores = cases.map(|at, case| {
+                let mut said = predictions.get(at);
+                fitted.apply(&mut said);
+                score(&case, &said, &settings)
+            })?;
+            Ok(summarise(&scores, &settings)?)
+        };
+        Ok([report(&cases, &predictions)?, report(&watched, &of_watched)?])
     }
 
     /// Refuses to go on where ranks have other weights than rank 0: each would train a model of its own.
@@ -93,7 +101,8 @@ impl Trainer {
     }
 
     fn validated(&mut self) -> Result<Validation> {
-        let summary = self.validation_report()?.summary;
+        let [validation, watched] = self.validation_reports()?;
+        let summary = validation.summary;
         // What methods are compared by; of stated probabilities the exact GED itself.
         let ged = summary.scores.ged_limit;
         let best = self.best_ged.is_none_or(|best| ged < best);
@@ -102,6 +111,7 @@ impl Trainer {
             ged_limit: ged,
             hm_iou: summary.scores.hm_iou,
             n_x_1pct: summary.scores.n_x_1pct,
+            training_ged: Some(watched.summary.scores.ged_limit),
             best,
         })
     }

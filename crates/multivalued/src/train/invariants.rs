@@ -52,6 +52,24 @@ fn any_size_channels_and_classes_train_and_predict() {
 }
 
 #[test]
+fn a_validation_scores_training_cases_as_it_scores_its_own() {
+    let recipe = tiny_recipe(Space::Output, &["train.steps=2"]);
+    let (own, others) = (cases(4, [16, 16], 1, 1), cases(9, [16, 16], 1, 1));
+    let validated = |train, validation| {
+        let mut trainer = Trainer::new(&recipe, train, validation, &Device::cpu()).unwrap();
+        while !trainer.is_finished() {
+            trainer.step().unwrap();
+        }
+        trainer.end_epoch().unwrap().validation.unwrap()
+    };
+    let same = validated(own.clone(), own.clone());
+    assert_eq!(same.training_ged, Some(same.ged_limit));
+    // Of more training cases as many as there are validation cases; of fewer all.
+    let fewer = validated(others[..2].to_vec(), own);
+    assert!(fewer.training_ged.is_some_and(|ged| ged.is_finite() && ged != fewer.ged_limit), "{fewer:?}");
+}
+
+#[test]
 fn where_nothing_reaches_the_threshold_one_output_stays() {
     let recipe = tiny_recipe(Space::Output, &["predict.min_probability=0.999"]);
     let model = Network::new(&recipe, &Device::cpu()).unwrap();

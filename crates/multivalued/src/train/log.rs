@@ -15,6 +15,10 @@ pub struct Validation {
     pub hm_iou: f64,
     /// Outputs of at least 1 %.
     pub n_x_1pct: f64,
+    /// The GED of some training cases, as `ged_limit`: what it is lower by was memorised. None in a log of a version
+    /// before it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub training_ged: Option<f64>,
     /// Whether no earlier validation was better.
     pub best: bool,
 }

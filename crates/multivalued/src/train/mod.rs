@@ -49,6 +49,10 @@ use std::time::Instant;
 /// Steps in a row whose loss may fail to be finite before training stops.
 const MOST_FAILURES: u64 = 3;
 
+/// Most training cases that are scored beside the validation cases: enough to see how much was memorised, and no more
+/// than the validation costs.
+const WATCHED: usize = 64;
+
 /// A training in progress.
 pub struct Trainer {
     recipe: Recipe,
@@ -58,6 +62,8 @@ pub struct Trainer {
     average: Vec<Option<Tensor>>,
     batches: Batches,
     validation: CaseList,
+    /// Training cases that are scored beside the validation cases.
+    watched: CaseList,
     step: u64,
     /// Training time before the last resumption, and when this part began.
     seconds_before: f64,
@@ -118,6 +124,8 @@ impl Trainer {
             Some(fault) => Err(Error::Data(multivalued_data::Error::mismatch(&case.id, fault))),
             None => Ok(()),
         })?;
+        let count = WATCHED.min(train.len()).min(validation.len());
+        let watched = train.select((0..count).map(|at| at * train.len() / count));
         let set = TrainingSet::new(train, recipe, device)?;
         let (epochs, warmup) = (recipe.train.epochs, recipe.train.warmup_steps);
         if epochs > 0 && epochs * set.steps_per_epoch() < warmup {
@@ -155,6 +163,7 @@ impl Trainer {
             average,
             batches: Batches::new(set),
             validation,
+            watched,
             step: 0,
             seconds_before: 0.0,
             started: Instant::now(),
