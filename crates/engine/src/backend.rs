@@ -78,7 +78,7 @@ pub(crate) trait Values {
     fn binary(&self, operation: Binary, a: Tensor, b: &Tensor) -> Tensor;
     fn unary(&self, operation: Unary, x: Tensor) -> Tensor;
     /// `dy · f'(x)`, in the type of `saved`: the result where the derivative is a function of it (exp, sigmoid,
-    /// relu), else the operand.
+    /// relu), else the operand (ln). Of no other operation: their derivatives are constants.
     fn unary_backward(&self, operation: Unary, saved: &Tensor, dy: Tensor) -> Tensor;
     /// dy where y is positive, in the type asked for, and where asked for the sums over the rows of each segment,
     /// [segments, channels].

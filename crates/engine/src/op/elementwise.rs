@@ -113,6 +113,10 @@ impl Operation for Arithmetic {
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         match (self.operation, self.saved) {
+            (Binary::Add, _) => {
+                flow.add(0, |_| dy.clone());
+                flow.add(1, |_| dy);
+            }
             (Binary::Sub, _) => {
                 flow.add(0, |_| dy.clone());
                 flow.add(1, |backend| backend.unary(Unary::Scale(-1.0), dy));
@@ -126,10 +130,8 @@ impl Operation for Arithmetic {
                 flow.add(0, |_| dx.clone());
                 flow.add(1, |backend| backend.binary(Binary::NegativeMul, dx, &quotient));
             }
-            _ => {
-                flow.add(0, |_| dy.clone());
-                flow.add(1, |_| dy);
-            }
+            (Binary::Mul | Binary::Div, None) => unreachable!("they keep what their gradients need"),
+            (Binary::NegativeMul, _) => unreachable!("a part of gradients, which no tape records"),
         }
     }
 }
@@ -167,8 +169,16 @@ impl Operation for Pointwise {
         let saved = if operation == Unary::Relu { flow.mask(saved.as_ref()) } else { saved.as_ref() };
         flow.add(0, |backend| match (operation, saved) {
             (Unary::Scale(_), _) => backend.unary(operation, dy),
-            (_, Some(saved)) => backend.unary_backward(operation, saved, dy),
-            (_, None) => dy,
+            (Unary::AddScalar(_), _) => dy,
+            // The operation after it has masked the gradient.
+            (Unary::Relu, None) => dy,
+            (Unary::Exp | Unary::Ln | Unary::Sigmoid | Unary::Relu, Some(saved)) => {
+                backend.unary_backward(operation, saved, dy)
+            }
+            (Unary::Exp | Unary::Ln | Unary::Sigmoid, None) => {
+                unreachable!("they keep what their gradients need")
+            }
+            (Unary::Exceeds(_), _) => unreachable!("a constant, which no tape records"),
         });
     }
 }
