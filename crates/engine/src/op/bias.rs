@@ -61,12 +61,15 @@ pub(crate) struct SampleBias {
 }
 
 impl Operation for SampleBias {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         with_parts("sample bias".into(), &[("relu", self.y.is_some())])
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        self.y.iter().collect()
+        let Self { samples: _, repeats: _, given: _, y } = self;
+        y.iter().collect()
     }
 
     fn relu_result(&self) -> Option<&Tensor> {

@@ -101,6 +101,8 @@ pub(crate) struct Conv {
 }
 
 impl Operation for Conv {
+    const ACCUMULATES: bool = true;
+
     fn name(&self) -> String {
         let [bias, residual] = self.with;
         let name = format!("conv {0}x{0}", self.shape.kernel);
@@ -108,7 +110,8 @@ impl Operation for Conv {
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        [&self.x, &self.weight].into_iter().chain(&self.y).collect()
+        let Self { shape: _, x, given: _, weight, y, with: _ } = self;
+        [x, weight].into_iter().chain(y).collect()
     }
 
     fn relu_result(&self) -> Option<&Tensor> {

@@ -103,12 +103,15 @@ pub(crate) struct Arithmetic {
 }
 
 impl Operation for Arithmetic {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         self.name.into()
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        self.saved.iter().flatten().collect()
+        let Self { operation: _, name: _, saved } = self;
+        saved.iter().flatten().collect()
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
@@ -143,6 +146,8 @@ pub(crate) struct Pointwise {
 }
 
 impl Operation for Pointwise {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         let name = match self.operation {
             Unary::Scale(_) => "scale",
@@ -157,7 +162,8 @@ impl Operation for Pointwise {
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        self.saved.iter().collect()
+        let Self { operation: _, saved } = self;
+        saved.iter().collect()
     }
 
     fn relu_result(&self) -> Option<&Tensor> {
@@ -186,7 +192,15 @@ impl Operation for Pointwise {
 pub(crate) struct StraightThrough;
 
 impl Operation for StraightThrough {
-    const NAME: &'static str = "straight through";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "straight through".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |_| dy);

@@ -67,7 +67,15 @@ pub(crate) struct Concat {
 }
 
 impl Operation for Concat {
-    const NAME: &'static str = "concat channels";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "concat channels".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let mut first = 0;
@@ -85,7 +93,15 @@ pub(crate) struct GatherRows {
 }
 
 impl Operation for GatherRows {
-    const NAME: &'static str = "gather rows";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "gather rows".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { indices, shape, given } = self;
@@ -98,7 +114,15 @@ pub(crate) struct Reshape {
 }
 
 impl Operation for Reshape {
-    const NAME: &'static str = "reshape";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "reshape".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |_| dy.reshaped(self.from));

@@ -65,12 +65,15 @@ pub(crate) struct Layers {
 }
 
 impl Operation for Layers {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         format!("sample bias + relu + {} layers", self.shape.widths.len() - 1)
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        self.operands.iter().collect()
+        let Self { shape: _, operands } = self;
+        operands.iter().collect()
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {

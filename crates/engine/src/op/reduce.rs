@@ -99,8 +99,14 @@ pub(crate) struct SumRows {
 }
 
 impl Operation for SumRows {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         self.name.into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
@@ -114,7 +120,15 @@ pub(crate) struct BroadcastRows {
 }
 
 impl Operation for BroadcastRows {
-    const NAME: &'static str = "broadcast rows";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "broadcast rows".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| backend.sum_rows(&dy, self.rows, 1.0));
@@ -127,7 +141,15 @@ pub(crate) struct MeanPixels {
 }
 
 impl Operation for MeanPixels {
-    const NAME: &'static str = "mean of pixels";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "mean of pixels".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let Self { shape, given } = self;
@@ -143,7 +165,15 @@ pub(crate) struct BroadcastPixels {
 }
 
 impl Operation for BroadcastPixels {
-    const NAME: &'static str = "broadcast pixels";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "broadcast pixels".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| {

@@ -73,8 +73,14 @@ pub(crate) struct Resize {
 }
 
 impl Operation for Resize {
+    const ACCUMULATES: bool = true;
+
     fn name(&self) -> String {
         with_parts("resize".into(), &[("concat", self.beside.is_some())])
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
