@@ -1,8 +1,8 @@
 //! Rows of values: sums, distances, softmax, and rows by their numbers.
 
-use super::launch::{LONG_BLOCK, name};
+use super::launch::{LONG_BLOCK, name, within};
 use super::tensors::arg;
-use super::{Arg, Buffer, Cuda, Grid};
+use super::{Arg, Buffer, Cuda, Grid, fail};
 use crate::backend::{Distance, Element, Memory, Rows};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
@@ -44,7 +44,10 @@ impl Cuda {
     }
 
     fn upload_indices(&self, indices: &[usize]) -> Buffer {
-        let number = |&index: &usize| u32::try_from(index).expect("a row below 2³²");
+        let number = |&index: &usize| {
+            within("the number of a row", index, u32::MAX as usize).unwrap_or_else(|error| fail(error));
+            index as u32
+        };
         let indices: Vec<u32> = indices.iter().map(number).collect();
         Buffer::upload(self, bytemuck::cast_slice(&indices))
     }

@@ -7,9 +7,6 @@ use crate::tape::Var;
 use crate::tape::flow::Flow;
 use crate::tensor::Tensor;
 
-/// Rows that are broadcast over pixels, at most.
-const MOST_ROWS: usize = 65_535;
-
 impl Var {
     /// The sum of all values.
     pub fn sum(&self) -> Self {
@@ -78,8 +75,6 @@ impl Var {
     /// [batch, channels] → [batch, height, width, channels]
     pub fn broadcast_pixels(&self, height: usize, width: usize) -> Self {
         let [batch, channels] = self.shape().matrix("broadcast_pixels");
-        // A GPU's backward pass counts them by the third axis of a grid.
-        assert!(batch <= MOST_ROWS, "broadcast_pixels: {batch} rows, at most {MOST_ROWS}");
         let backend = self.backend();
         let rows = backend.cast(self.tensor().clone(), Element::F32);
         let shape = Shape::from([batch, height, width, channels]);
