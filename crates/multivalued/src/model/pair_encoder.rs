@@ -62,3 +62,31 @@ fn normalised(x: &Var, rows: usize, ranks: &Ranks) -> Var {
     let scale = variance.add_scalar(EPSILON).ln().scale(-0.5).exp();
     centred.mul(&across(&scale)).transpose()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::wave;
+    use multivalued_engine::{Device, Parameters, Tensor};
+
+    /// The formula for several ranks is that of the engine's operation.
+    #[test]
+    fn all_rows_of_all_ranks_are_normalised_as_one_batch() {
+        const SHAPE: [usize; 2] = [7, 3];
+        let tensor = |phase| Tensor::from_slice(&Device::cpu(), SHAPE, &wave(21, phase, 2.0, 0.5));
+        let mut parameters = Parameters::new();
+        let id = parameters.add("x", tensor(0.3));
+        let weights = Var::constant(tensor(1.1));
+        let [of_ranks, of_engine] = [true, false].map(|of_ranks| {
+            let tape = Tape::recording(&parameters);
+            let x = tape.get(id);
+            let y =
+                if of_ranks { normalised(&x, SHAPE[0], &Ranks::alone()) } else { x.batch_norm(EPSILON).0 };
+            let gradients = tape.backward(&y.mul(&weights).sum());
+            [y.tensor().to_vec(), gradients.get(id).expect("the loss depends on it").to_vec()].concat()
+        });
+        for (a, b) in of_ranks.iter().zip(&of_engine) {
+            assert!((a - b).abs() < 1e-5, "{of_ranks:?} {of_engine:?}");
+        }
+    }
+}
