@@ -1,6 +1,7 @@
 //! Several views of images, and masks: pixels moved, what was computed of them moved back and averaged, and logits
 //! packed to bits, all where the tensors are.
 
+use crate::shape::Shape;
 use crate::tensor::Tensor;
 use std::ops::Range;
 
@@ -79,11 +80,11 @@ impl Tensor {
         if let (None, [Placement::STILL]) = (&before, back) {
             return self.clone();
         }
-        let shape = [outputs / views.len(), height, width, channels].into();
+        let shape = Shape::from([outputs / views.len(), height, width, channels]);
         if let Some(before) = &before {
             assert_eq!(before.shape(), shape, "what the views so far gave, and what they give now");
         }
-        self.backend().mean_of_views(self, ways, before)
+        self.backend().mean_of_views(self, ways, before, shape)
     }
 
     /// The masks that logits state, as bits: where the only channel is above zero; of several channels each but the
@@ -102,8 +103,10 @@ impl Tensor {
     }
 
     fn pack(&self, with_pixels: bool) -> PackedMasks {
-        self.shape().image("masks");
-        PackedMasks(self.backend().pack_masks(self, with_pixels))
+        let [masks, height, width, channels] = self.shape().image("masks");
+        let (classes, words) = ((channels - 1).max(1), (height * width).div_ceil(WORD));
+        let shape = Shape::from([masks, classes, words * (WORD / PACKED)]);
+        PackedMasks(self.backend().pack_masks(self, with_pixels, shape))
     }
 }
 

@@ -29,13 +29,13 @@ impl Var {
             })
             .collect();
         let total = parts.iter().try_fold(0usize, |total, (count, _)| total.checked_add(*count));
-        assert!(
-            total.is_some(),
-            "concat_channels: {:?} channels are too many",
-            parts.iter().map(|(count, _)| count).collect::<Vec<_>>()
-        );
+        let Some(total) = total else {
+            let counts: Vec<usize> = parts.iter().map(|(count, _)| *count).collect();
+            panic!("concat_channels: {counts:?} channels are too many")
+        };
         let tensors: Vec<&Tensor> = images.iter().map(|image| image.tensor()).collect();
-        Self::record(images, first.backend().concat_channels(&tensors), Concat { parts })
+        let shape = Shape::from([batch, height, width, total]);
+        Self::record(images, first.backend().concat_channels(&tensors, shape), Concat { parts })
     }
 
     /// Chosen rows, in the order given; a row may be chosen several times.

@@ -22,7 +22,7 @@ impl Var {
         if shape.from == shape.to {
             return self.clone();
         }
-        let out = self.backend().resize(shape, self.tensor(), None);
+        let out = self.backend().resize(shape, self.tensor(), None, shape.output_shape(0));
         Self::record(&[self], out, Resize { shape, given: self.tensor().element(), beside: None })
     }
 
@@ -44,7 +44,7 @@ impl Var {
             let enlarged = self.resize_bilinear(height, width, corners);
             return Self::concat_channels(&[&enlarged, beside]);
         }
-        let out = self.backend().resize(shape, x, Some(other));
+        let out = self.backend().resize(shape, x, Some(other), shape.output_shape(more));
         Self::record(&[self, beside], out, Resize { shape, given: x.element(), beside: Some(more) })
     }
 

@@ -19,7 +19,10 @@ impl Gradient {
     /// As a tensor of its own.
     pub fn alone(self, backend: &dyn Backend) -> Tensor {
         match self.channels {
-            Some([first, count]) => backend.slice_channels(&self.tensor, first, count),
+            Some([first, count]) => {
+                let [batch, height, width, _] = self.tensor.shape().image("the gradient of a concat");
+                backend.slice_channels(&self.tensor, first, [batch, height, width, count].into())
+            }
             None => self.tensor,
         }
     }
