@@ -194,6 +194,9 @@ pub(crate) trait Views {
     fn pack_masks(&self, logits: &Tensor, with_pixels: bool, shape: Shape) -> [Tensor; 2];
 }
 
+/// The least length that a row is divided by to be of length one.
+pub(crate) const LEAST_LENGTH: f64 = 1e-12;
+
 /// Normalisation.
 pub(crate) trait Norms {
     /// `relu((x − mean) / √(variance + ε) · scale + shift + residual)`, residual and relu optional; and what the
@@ -222,7 +225,7 @@ pub(crate) trait Norms {
     fn batch_norm_backward(&self, y: &Tensor, dy: Tensor, statistics: &Tensor, epsilon: f32) -> Tensor;
     /// `(x − mean) / √(variance + ε)`, or without the mean, which is its gradient.
     fn batch_norm_by(&self, x: Tensor, mean: Option<&Tensor>, variance: &Tensor, epsilon: f32) -> Tensor;
-    /// Rows of length one, and one over their lengths before.
+    /// Rows of length one, and one over their lengths before, which count as [`LEAST_LENGTH`] at least.
     fn l2_normalise(&self, x: &Tensor) -> [Tensor; 2];
     fn l2_normalise_backward(&self, y: &Tensor, inverse: &Tensor, dy: Tensor) -> Tensor;
 }

@@ -14,7 +14,7 @@ const BESIDES: usize = 3 << 10;
 /// Tiles begin at multiples of it: where the bits of an address begin anew that the swizzle exchanges.
 pub(super) const ALIGNMENT: usize = 1024;
 /// The most bytes of weights of a step that takes three taps.
-pub(super) const STEP_BYTES: usize = 24 << 10;
+const STEP_BYTES: usize = 24 << 10;
 /// The most buffers for pixels and slots for weights that the kernel has barriers for.
 pub(super) const BUFFERS: usize = 4;
 pub(super) const SLOTS: usize = 56;
@@ -24,6 +24,11 @@ pub(super) const WEIGHT_SLOTS: usize = 8;
 pub(super) const BF16_THREADS: usize = 416;
 pub(super) const TF32_THREADS: usize = 512;
 pub(super) const NARROW_TF32_THREADS: usize = 640;
+/// Channels in and out of their blocks, and units of a step: from 64 channels on, and of multiples of 32 below.
+pub(super) const WIDE_CHANNELS: usize = 64;
+pub(super) const WIDE_UNITS: usize = 1;
+pub(super) const NARROW_CHANNELS: usize = 32;
+pub(super) const NARROW_UNITS: usize = 2;
 /// Pixels of a line of a square of eight by eight with its neighbours.
 pub(super) const ACROSS: usize = 10;
 
@@ -77,6 +82,17 @@ fn columns(outputs: usize) -> usize {
     [16, 32, 64, 96, 128].into_iter().min_by_key(|&n| (outputs.div_ceil(n), n)).unwrap_or(128)
 }
 
+/// Taps that are copied at a time: a row of the kernel where its weights are few.
+fn taps_at_once(kernel: usize, columns: usize, row: usize) -> usize {
+    if kernel == 3 && columns * row * 3 <= STEP_BYTES { 3 } else { 1 }
+}
+
+/// The name of the kernel for blocks of so many channels out that copies so many bytes of channels at a time.
+pub(super) fn conv_kernel(precision: Precision, kernel: usize, columns: usize, row: usize) -> String {
+    let taps = taps_at_once(kernel, columns, row);
+    format!("conv_wgmma<{}, {kernel}, {taps}, {columns}, {row}>", precision.name())
+}
+
 /// How a convolution's blocks use their shared memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Plan {
@@ -99,7 +115,7 @@ impl Plan {
         let (columns, bytes) = (columns(shape.outputs), shape.inputs * element.size());
         // Long chunks leave no room for long rows.
         let row = if bytes.is_multiple_of(128) && !units.linear { 128 } else { 64 };
-        let taps = if shape.kernel == 3 && columns * row * 3 <= STEP_BYTES { 3 } else { 1 };
+        let taps = taps_at_once(shape.kernel, columns, row);
         let (slot, pair) = (taps * columns * row, 2 * box_bytes([units.lines, units.across], row));
         let all = shape.taps() / taps * bytes.div_ceil(row);
         let room = |blocks: usize| shared / blocks - BESIDES;
@@ -166,7 +182,7 @@ impl Cuda {
             Arg::size(slots),
             Arg::size(buffers),
         ];
-        let kernel = format!("conv_wgmma<{}, {}, {columns}, {row}>", self.precision().name(), shape.kernel);
+        let kernel = conv_kernel(self.precision(), shape.kernel, columns, row);
         self.launch(&kernel, Grid { shared, ..Grid::blocks(blocks, blocks_y, 1) }, &args);
     }
 
@@ -186,7 +202,7 @@ impl Cuda {
 
     /// Whether the kernel for Hopper takes the gradient of a convolution's weights.
     pub(super) fn takes_hopper_weight(&self, shape: ConvShape) -> bool {
-        let channels = [shape.inputs, shape.outputs].iter().all(|size| size.is_multiple_of(32));
+        let channels = [shape.inputs, shape.outputs].iter().all(|size| size.is_multiple_of(NARROW_CHANNELS));
         self.hopper() && self.precision() != Precision::F32 && shape.kernel == 3 && channels
     }
 
@@ -199,10 +215,13 @@ impl Cuda {
         bias: bool,
     ) -> (Tensor, Option<Tensor>) {
         let (inputs, outputs) = (shape.inputs, shape.outputs);
-        let narrow = !(inputs.is_multiple_of(64) && outputs.is_multiple_of(64));
+        let narrow = !(inputs.is_multiple_of(WIDE_CHANNELS) && outputs.is_multiple_of(WIDE_CHANNELS));
         let (units, tf32) = (Units::squares(shape), self.precision() == Precision::Tf32);
         // Units of a step, parts of each block's sums, channels of a block.
-        let (at_once, parts_each, channels) = if narrow { (2, 2, 32) } else { (1, 1, 64) };
+        let (at_once, parts_each, channels) = match narrow {
+            true => (NARROW_UNITS, 2, NARROW_CHANNELS),
+            false => (WIDE_UNITS, 1, WIDE_CHANNELS),
+        };
         // In tf32 a row has half of 64 channels, and the gradient lies there twice.
         let (row, halves, copies) = if tf32 { (128, channels / 32, 2) } else { (2 * channels, 1, 1) };
         let (x_box, dy_box) = ([units.lines, units.across], [8, 8]);

@@ -21,6 +21,10 @@ pub(super) fn optional(tensor: Option<&Tensor>) -> Arg {
     tensor.map_or(Arg::NULL, arg)
 }
 
+/// Sums that a block of `sum_parts` makes, and the most lines of threads that share the parts of each.
+pub(super) const COLUMNS: usize = 32;
+pub(super) const LINES: usize = 32;
+
 /// How many channels a thread takes at once.
 pub(super) fn vector(channels: usize) -> usize {
     if channels.is_multiple_of(8) { 8 } else { 1 }
@@ -150,8 +154,9 @@ impl Cuda {
         [segments, parts, size]: [usize; 3],
         factor: f32,
     ) {
-        let lanes = if parts > 64 && size < 8192 { 32 } else { 8 };
-        let grid = Grid { threads: [32, lanes], ..Grid::blocks(size.div_ceil(32) * segments, 1, 1) };
+        let lines = if parts > 64 && size < 8192 { LINES } else { 8 };
+        let blocks = size.div_ceil(COLUMNS) * segments;
+        let grid = Grid { threads: [COLUMNS, lines], ..Grid::blocks(blocks, 1, 1) };
         let args = [partial, out, Arg::size(parts), Arg::count(size), Arg::Float(factor)];
         self.launch("sum_parts", grid, &args);
     }

@@ -6,9 +6,9 @@
 // `mask` (the convolution's input) drops the gradient that the relu before it would drop anyway.
 
 // Defined by the compiler call: ROW, the bytes between rows of 64 in shared memory; TILE; RESULT_PADDING, the values
-// between lines of results there.
+// between lines of results there. TAPS_AT_ONCE: those whose weights are in shared memory, a row of the kernel.
 
-template <int P, int TAPS, int BN>
+template <int P, int TAPS, int TAPS_AT_ONCE, int BN>
 __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
     const typename Element<P>::type* __restrict__ x, const typename Element<P>::type* __restrict__ weight,
     const float* __restrict__ bias, const typename Element<P>::type* __restrict__ residual,
@@ -16,7 +16,8 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
     int relu, int flip, int wide_out) {
     typedef typename Element<P>::type T;
     constexpr int E = 16 / sizeof(T), CHUNK = 64 / sizeof(T);
-    constexpr int R = TAPS == 9 ? 1 : 0, TOGETHER = TAPS == 9 ? 3 : 1, PARTS = TAPS / TOGETHER;
+    constexpr int R = TAPS == 9 ? 1 : 0, PARTS = TAPS / TAPS_AT_ONCE;
+    static_assert(PARTS == TAPS_AT_ONCE, "a part is a row of the kernel");
     constexpr int MF = 2, WN = BN / 2, NF = WN / 16;
     extern __shared__ __align__(16) unsigned char memory[];
 
@@ -61,11 +62,11 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
                 else copy_slowly(target, source, valid ? inputs - channel : 0);
             }
         }
-        u32 to = weights + (step % 2) * TOGETHER * BN * ROW;
+        u32 to = weights + (step % 2) * TAPS_AT_ONCE * BN * ROW;
         int channel = chunk * CHUNK + thread % 4 * E;
-        const T* taps = first_weight + (part * TOGETHER * direction + channel);
+        const T* taps = first_weight + (part * TAPS_AT_ONCE * direction + channel);
 #pragma unroll
-        for (int i = 0; i < TOGETHER * BN / 32; i++) {
+        for (int i = 0; i < TAPS_AT_ONCE * BN / 32; i++) {
             if (i % 2 != share) continue;
             int column = i % (BN / 32) * 32;
             bool valid = first_output + column + weight_row < outputs && channel < inputs;
@@ -94,9 +95,9 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
         __syncthreads();
         if (step + 1 < steps) copy(step + 1);
         u32 a_tile = images + (step / PARTS % 2) * halo * ROW;
-        u32 b_tile = weights + (step % 2) * TOGETHER * BN * ROW;
-#pragma unroll(P == F32 ? 1 : TOGETHER)
-        for (int i = 0; i < TOGETHER; i++) {
+        u32 b_tile = weights + (step % 2) * TAPS_AT_ONCE * BN * ROW;
+#pragma unroll(P == F32 ? 1 : TAPS_AT_ONCE)
+        for (int i = 0; i < TAPS_AT_ONCE; i++) {
             u32 shift = (TAPS == 9 ? (step % PARTS) * across + i : 0) * ROW;
 #pragma unroll
             for (int k = 0; k < 2; k++) {

@@ -4,9 +4,9 @@
 // bias's gradient is that of one more input, which is one everywhere.
 //
 // Defined by the compiler call: TILE, the most pixels of a tile; BF16_PADDING and F32_PADDING, the bytes between rows in
-// shared memory.
+// shared memory. WARPS_K warps share the pixels, each with partial sums of its own.
 
-template <int P, int TAPS, int MT, int NT>
+template <int P, int TAPS, int MT, int NT, int WARPS_K>
 __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::type* __restrict__ x,
                                                    const typename Element<P>::type* __restrict__ dy,
                                                    float* __restrict__ partial, float* __restrict__ bias_partial,
@@ -16,7 +16,8 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
     // Rows are padded so that the lanes' reads meet different banks.
     constexpr int PADDING = P == BF16 ? BF16_PADDING : F32_PADDING;
     constexpr int XROW = MT * sizeof(T) + PADDING, DROW = NT * sizeof(T) + PADDING;
-    constexpr int WARPS_M = MT / 16, WARPS_N = 2, WARPS_K = 8 / (WARPS_M * WARPS_N);
+    constexpr int WARPS_M = MT / 16, WARPS_N = 2;
+    static_assert(WARPS_M * WARPS_N * WARPS_K == 8, "a block has eight warps");
     constexpr int WN = NT / WARPS_N, NF = WN / 8, DEPTH = P == BF16 ? 16 : 8;
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ int places[TILE], coordinates[256];

@@ -11,7 +11,7 @@
 // and two more have the next square.
 //
 // Defined by the compiler call: THREADS and NARROW_THREADS of a block; SLOTS, the most of them; ACROSS, the pixels of a
-// line of the input's box; ALIGNMENT of tiles.
+// line of the input's box; ALIGNMENT of tiles; the channels and units of both kinds of blocks.
 
 // Registers are what limits the warpgroups that multiply; the one that turns needs few.
 template <int COUNT> __device__ __forceinline__ void registers_take() {
@@ -33,7 +33,8 @@ __global__ __launch_bounds__(NARROW ? NARROW_THREADS : THREADS, 1) void conv_wei
                                                                           float* __restrict__ partial,
                                                                           float* __restrict__ bias_partial, Units t,
                                                                           int inputs, int outputs, int slots) {
-    constexpr int CHANNELS = NARROW ? 32 : 64, HALVES = CHANNELS / 32, UNITS = NARROW ? 2 : 1, GROUPS = NARROW ? 4 : 3;
+    constexpr int CHANNELS = NARROW ? NARROW_CHANNELS : WIDE_CHANNELS, UNITS = NARROW ? NARROW_UNITS : WIDE_UNITS;
+    constexpr int HALVES = CHANNELS / 32, GROUPS = NARROW ? 4 : 3;
     constexpr u32 ROW = 128; // Bytes of 32 channels.
     constexpr u32 X_BOX = ACROSS * ACROSS * ROW, DY_BOX = 64 * ROW, X_BYTES = aligned(X_BOX);
     // Of a unit: boxes of the input, boxes of the gradient, the gradient turned around.

@@ -7,7 +7,7 @@
 // four pairs of lines three belong to some tap. A warpgroup has one column of taps then, and every tap two sums.
 //
 // Defined by the compiler call: THREADS of a block; SLOTS, the most of them; ACROSS, the pixels of a line of the image's
-// box; ALIGNMENT of tiles.
+// box; ALIGNMENT of tiles; the channels and units of both kinds of blocks.
 
 template <int NARROW>
 __global__ __launch_bounds__(THREADS, 1) void conv_weight_wgmma(const __grid_constant__ TensorMap x,
@@ -15,7 +15,8 @@ __global__ __launch_bounds__(THREADS, 1) void conv_weight_wgmma(const __grid_con
                                                             float* __restrict__ partial,
                                                             float* __restrict__ bias_partial, Units t, int inputs,
                                                             int outputs, int slots) {
-    constexpr int CHANNELS = NARROW ? 32 : 64, ROW = CHANNELS * 2, UNITS = NARROW ? 2 : 1, ACCUMULATORS = NARROW ? 2 : 3;
+    constexpr int CHANNELS = NARROW ? NARROW_CHANNELS : WIDE_CHANNELS, UNITS = NARROW ? NARROW_UNITS : WIDE_UNITS;
+    constexpr int ROW = CHANNELS * 2, ACCUMULATORS = NARROW ? 2 : 3;
     extern __shared__ __align__(ALIGNMENT) unsigned char memory[];
     __shared__ u64 barriers[2 * SLOTS];
 

@@ -5,17 +5,16 @@
 // (a step). Pixels wait in `buffers` buffers, weights in `slots` slots; where these hold all of them, they are copied
 // once. The first thread gives the next copy to the engine as soon as both warpgroups have left a buffer or a slot.
 //
-// Defined by the compiler call: STEP_BYTES, the most bytes of weights of a step that takes three taps; BUFFERS and SLOTS,
-// the most of each; ALIGNMENT of tiles.
+// Defined by the compiler call: BUFFERS and SLOTS, the most of each; ALIGNMENT of tiles.
 
-template <int P, int KERNEL, int BN, int ROW>
+template <int P, int KERNEL, int TAPS, int BN, int ROW>
 __global__ __launch_bounds__(256, BN > 32 ? 2 : 3) void conv_wgmma(
     const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap weight, const float* __restrict__ bias,
     const typename Element<P>::type* __restrict__ residual, const typename Element<P>::type* __restrict__ mask,
     void* __restrict__ out, Units t, int inputs, int outputs, int relu, int flip, int wide_out, int slots, int buffers) {
     typedef typename Element<P>::type T;
     constexpr int CHUNK = ROW / sizeof(T), R = KERNEL / 2;
-    constexpr int TAPS = KERNEL == 3 && BN * ROW * 3 <= STEP_BYTES ? 3 : 1, STEPS = KERNEL * KERNEL / TAPS;
+    constexpr int STEPS = KERNEL * KERNEL / TAPS;
     constexpr u32 TAP = BN * ROW, SLOT = TAPS * TAP;
     extern __shared__ __align__(ALIGNMENT) unsigned char memory[];
     __shared__ u64 barriers[2 * BUFFERS + 2 * SLOTS];
