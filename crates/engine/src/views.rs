@@ -68,9 +68,9 @@ impl Tensor {
     ///
     /// # Shapes
     /// [images·views·repeats, height, width, channels] → [images·repeats, height, width, channels]
-    pub fn mean_of_views(&self, ways: &InverseViews, before: Option<Self>) -> Self {
+    pub fn mean_of_views(&self, inverse: &InverseViews, before: Option<Self>) -> Self {
         let [outputs, height, width, channels] = self.shape().image("the mean of views");
-        let InverseViews { back, views, repeats } = ways;
+        let InverseViews { back, views, repeats } = inverse;
         let each = views.len() * repeats;
         assert!(
             views.end <= back.len() && each > 0 && outputs.is_multiple_of(each),
@@ -84,7 +84,7 @@ impl Tensor {
         if let Some(before) = &before {
             assert_eq!(before.shape(), shape, "what the views so far gave, and what they give now");
         }
-        self.backend().mean_of_views(self, ways, before, shape)
+        self.backend().mean_of_views(self, inverse, before, shape)
     }
 
     /// The masks that logits state, as bits: where the only channel is above zero; of several channels each but the
@@ -146,7 +146,7 @@ mod tests {
         Tensor::from_slice(&Device::cpu(), shape, &values)
     }
 
-    /// x from y and y from −x, the backward pass, and by the same hand a turn by a few degrees.
+    /// x from y and y from −x with the inverse, and in the same way a turn by a few degrees.
     fn turns(side: usize) -> [[Placement; 2]; 2] {
         let last = side as f64 - 1.0;
         let there = Placement { from: [0.0, last], matrix: [[0.0, 1.0], [-1.0, 0.0]] };
@@ -168,8 +168,8 @@ mod tests {
             assert_eq!(turned[at(2 * n, y, x)], values[at(n, y, x)]);
             assert_eq!(turned[at(2 * n + 1, y, x)], values[at(n, 2 - x, y)]);
         }
-        let ways = InverseViews { back: &[Placement::STILL, back], views: 0..2, repeats: 1 };
-        let again = Tensor::from_slice(&Device::cpu(), [4, 3, 3, 2], &turned).mean_of_views(&ways, None);
+        let inverse = InverseViews { back: &[Placement::STILL, back], views: 0..2, repeats: 1 };
+        let again = Tensor::from_slice(&Device::cpu(), [4, 3, 3, 2], &turned).mean_of_views(&inverse, None);
         assert_eq!(again.to_vec(), values);
     }
 

@@ -9,9 +9,9 @@ use crate::tensor::Tensor;
 
 /// The shared memory of a block that these kernels are made for.
 pub(super) const HOPPER_SHARED: usize = 227 << 10;
-/// What a block has of it besides tiles: barriers, what the driver takes, and up to where tiles may begin.
-const BESIDES: usize = 3 << 10;
-/// Tiles begin at multiples of it: where the bits of an address begin anew that the swizzle exchanges.
+/// What a block has of it besides tiles: barriers, the driver's reserve, and the tiles' alignment.
+const RESERVED: usize = 3 << 10;
+/// Tiles begin at multiples of it: the swizzle depends on the bits of an address below it, and repeats there.
 pub(super) const ALIGNMENT: usize = 1024;
 /// The most bytes of weights of a step that takes three taps.
 const STEP_BYTES: usize = 24 << 10;
@@ -30,7 +30,7 @@ pub(super) const WIDE_UNITS: usize = 1;
 pub(super) const NARROW_CHANNELS: usize = 32;
 pub(super) const NARROW_UNITS: usize = 2;
 /// Pixels of a line of a square of eight by eight with its neighbours.
-pub(super) const ACROSS: usize = 10;
+pub(super) const BOX_WIDTH: usize = 10;
 
 /// How output pixels fall into units of 64: squares of eight by eight, or chunks of the image line by line, with two
 /// further columns that count for nothing. A unit's box is what is copied for it.
@@ -39,42 +39,42 @@ struct Units {
     linear: bool,
     per_image: usize,
     /// Pixels of a line of the box, and lines.
-    across: usize,
+    box_width: usize,
     lines: usize,
 }
 
 impl Units {
     fn squares(shape: ConvShape) -> Self {
         let per_image = shape.height.div_ceil(8) * shape.width.div_ceil(8);
-        Self { linear: false, per_image, across: ACROSS, lines: ACROSS }
+        Self { linear: false, per_image, box_width: BOX_WIDTH, lines: BOX_WIDTH }
     }
 
     /// Of a 1x1 convolution, to which a batch is one line.
     fn of_line(pixels: usize) -> Self {
-        Self { linear: false, per_image: pixels.div_ceil(64), across: 64, lines: 1 }
+        Self { linear: false, per_image: pixels.div_ceil(64), box_width: 64, lines: 1 }
     }
 
     /// The fewer, and of as many those that read fewer pixels.
     fn new(shape: ConvShape) -> Self {
-        let across = shape.width + 2;
-        let per_image = (shape.height * across - 2).div_ceil(64);
-        let chunks = Self { linear: true, per_image, across, lines: 3 + 65usize.div_ceil(across) };
+        let box_width = shape.width + 2;
+        let per_image = (shape.height * box_width - 2).div_ceil(64);
+        let chunks = Self { linear: true, per_image, box_width, lines: 3 + 65usize.div_ceil(box_width) };
         let squares = Self::squares(shape);
-        let cost = |units: &Self| (units.per_image, units.across * units.lines);
-        if across <= 31 && cost(&chunks) < cost(&squares) { chunks } else { squares }
+        let cost = |units: &Self| (units.per_image, units.box_width * units.lines);
+        if box_width <= 31 && cost(&chunks) < cost(&squares) { chunks } else { squares }
     }
 
     fn arg(self, shape: ConvShape) -> Arg {
         let [batch, height, width] = [shape.batch, shape.height, shape.width];
         let along = width.div_ceil(8);
         let linear = usize::from(self.linear);
-        Arg::sizes([batch, height, width, self.across, linear, self.per_image, along, self.lines])
+        Arg::sizes([batch, height, width, self.box_width, linear, self.per_image, along, self.lines])
     }
 }
 
 /// Bytes of a box of rows, up to where the next one may begin.
-fn box_bytes([lines, across]: [usize; 2], row: usize) -> usize {
-    (lines * across * row).next_multiple_of(ALIGNMENT)
+fn box_bytes([lines, box_width]: [usize; 2], row: usize) -> usize {
+    (lines * box_width * row).next_multiple_of(ALIGNMENT)
 }
 
 /// Channels out of a block: as few blocks as possible, and of those the narrowest.
@@ -116,9 +116,9 @@ impl Plan {
         // Long chunks leave no room for long rows.
         let row = if bytes.is_multiple_of(128) && !units.linear { 128 } else { 64 };
         let taps = taps_at_once(shape.kernel, columns, row);
-        let (slot, pair) = (taps * columns * row, 2 * box_bytes([units.lines, units.across], row));
+        let (slot, pair) = (taps * columns * row, 2 * box_bytes([units.lines, units.box_width], row));
         let all = shape.taps() / taps * bytes.div_ceil(row);
-        let room = |blocks: usize| shared / blocks - BESIDES;
+        let room = |blocks: usize| shared / blocks - RESERVED;
         let fits = |blocks: &usize| all <= SLOTS && all * slot + 2 * pair <= room(*blocks);
         let (occupancy, slots) = match (if columns <= 32 { [3, 2] } else { [2, 2] }).iter().find(|b| fits(b))
         {
@@ -167,7 +167,7 @@ impl Cuda {
             row,
         };
         let args = [
-            self.image_map(shape, shape.inputs, x, [units.lines, units.across], row),
+            self.image_map(shape, shape.inputs, x, [units.lines, units.box_width], row),
             self.tensor_map(weight, weights),
             optional(epilogue.bias),
             optional(epilogue.residual),
@@ -192,12 +192,12 @@ impl Cuda {
         shape: ConvShape,
         channels: usize,
         image: &Tensor,
-        [lines, across]: [usize; 2],
+        [lines, box_width]: [usize; 2],
         row: usize,
     ) -> Arg {
         let (sizes, at_once) =
             ([channels, shape.width, shape.height, shape.batch], row / image.element().size());
-        self.tensor_map(buffer(image), Boxes { sizes: &sizes, of: &[at_once, across, lines, 1], row })
+        self.tensor_map(buffer(image), Boxes { sizes: &sizes, of: &[at_once, box_width, lines, 1], row })
     }
 
     /// Whether the kernel for Hopper takes the gradient of a convolution's weights.
@@ -224,9 +224,9 @@ impl Cuda {
         };
         // In tf32 a row has half of 64 channels, and the gradient lies there twice.
         let (row, halves, copies) = if tf32 { (128, channels / 32, 2) } else { (2 * channels, 1, 1) };
-        let (x_box, dy_box) = ([units.lines, units.across], [8, 8]);
+        let (x_box, dy_box) = ([units.lines, units.box_width], [8, 8]);
         let bytes = at_once * halves * (box_bytes(x_box, row) + copies * box_bytes(dy_box, row));
-        let slots = ((HOPPER_SHARED - BESIDES) / bytes).min(WEIGHT_SLOTS);
+        let slots = ((HOPPER_SHARED - RESERVED) / bytes).min(WEIGHT_SLOTS);
         let [blocks_y, blocks_z] = [inputs / channels, outputs / channels];
         let steps = (shape.batch * units.per_image).div_ceil(at_once);
         let splits = (self.multiprocessors() / (blocks_y * blocks_z)).clamp(1, steps);
@@ -271,13 +271,13 @@ mod tests {
         {
             let units = Units::new(shape(height, width));
             // A box may be no larger in any direction.
-            assert!(units.across <= 256 && units.lines <= 256, "{height}x{width}: {units:?}");
+            assert!(units.box_width <= 256 && units.lines <= 256, "{height}x{width}: {units:?}");
             if units.linear {
                 // The last line's two further columns need not be there.
                 assert!(units.per_image * 64 + 2 >= height * (width + 2), "{height}x{width}: {units:?}");
                 // A unit may begin anywhere in a line.
-                let last = units.across - 1 + 64 + 2 * units.across + 2;
-                assert!(units.lines * units.across >= last, "{height}x{width}: {units:?}");
+                let last = units.box_width - 1 + 64 + 2 * units.box_width + 2;
+                assert!(units.lines * units.box_width >= last, "{height}x{width}: {units:?}");
             } else {
                 assert_eq!(units.per_image, height.div_ceil(8) * width.div_ceil(8));
             }

@@ -145,7 +145,7 @@ impl Images for Cuda {
         let (v, pixels) = (vector(channels), shape.volume() / rows.shape().volume().max(1));
         let mut args = vec![arg(rows), arg(&out), Arg::Float(1.0 / divisor), Arg::count(batch)];
         args.extend([Arg::count(pixels), Arg::size(channels)]);
-        let kernel = format!("spread_pixels<{}, {v}>", name(to));
+        let kernel = format!("broadcast_pixels<{}, {v}>", name(to));
         self.launch(&kernel, Grid::over(batch * pixels * channels / v), &args);
         out
     }

@@ -63,7 +63,7 @@ impl Rows for Cuda {
         let (rows, count) = (values.shape().volume(), shape.volume());
         let mut args = vec![arg(values), arg(&out), Arg::Float(factor as f32)];
         args.extend([Arg::count(rows), Arg::count(count / rows.max(1))]);
-        self.launch(&format!("spread_rows<{}>", name(to)), Grid::over(count.div_ceil(8)), &args);
+        self.launch(&format!("broadcast_rows<{}>", name(to)), Grid::over(count.div_ceil(8)), &args);
         out
     }
 
@@ -138,7 +138,7 @@ impl Rows for Cuda {
         let (taken, indices) = (indices.len(), self.upload_indices(indices));
         let mut args = vec![arg(dy), indices.arg(), arg(&dx), Arg::size(taken)];
         args.extend([Arg::count(shape[0]), Arg::count(size)]);
-        let kernel = format!("gather_rows_backward<{}>", name(dy.element()));
+        let kernel = format!("scatter_rows<{}>", name(dy.element()));
         self.launch(&kernel, Grid::over(shape.volume()), &args);
         dx
     }

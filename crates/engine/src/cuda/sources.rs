@@ -53,7 +53,7 @@ fn integers(source: &str) -> Vec<(&'static str, i32)> {
         ]),
         "conv_weight_wgmma.cu" => sizes(&[
             ("ALIGNMENT", conv_hopper::ALIGNMENT),
-            ("ACROSS", conv_hopper::ACROSS),
+            ("BOX_WIDTH", conv_hopper::BOX_WIDTH),
             ("SLOTS", conv_hopper::WEIGHT_SLOTS),
             ("THREADS", conv_hopper::BF16_THREADS),
             ("WIDE_CHANNELS", conv_hopper::WIDE_CHANNELS),
@@ -63,7 +63,7 @@ fn integers(source: &str) -> Vec<(&'static str, i32)> {
         ]),
         "conv_weight_tf32.cu" => sizes(&[
             ("ALIGNMENT", conv_hopper::ALIGNMENT),
-            ("ACROSS", conv_hopper::ACROSS),
+            ("BOX_WIDTH", conv_hopper::BOX_WIDTH),
             ("SLOTS", conv_hopper::WEIGHT_SLOTS),
             ("THREADS", conv_hopper::TF32_THREADS),
             ("NARROW_THREADS", conv_hopper::NARROW_TF32_THREADS),
@@ -170,8 +170,8 @@ pub(super) fn sources(precision: Precision, hopper: bool) -> Vec<Source> {
             "elementwise.cu",
             &[PRELUDE, elementwise],
             vec![
-                typed(&["binary", "unary", "unary_backward", "fill", "spread_rows"]),
-                typed(&["gather_rows", "gather_rows_backward", "sum_repeats"]),
+                typed(&["binary", "unary", "unary_backward", "fill", "broadcast_rows"]),
+                typed(&["gather_rows", "scatter_rows", "sum_repeats"]),
                 plain(&["transpose"]),
                 casts,
             ],
@@ -179,13 +179,18 @@ pub(super) fn sources(precision: Precision, hopper: bool) -> Vec<Source> {
         source(
             "elementwise.cu",
             &[PRELUDE, elementwise],
-            vec![vectors(&["copy_channels", "sample_bias", "spread_pixels", "resize", "resize_backward"])],
+            vec![vectors(&["copy_channels", "sample_bias", "broadcast_pixels", "resize", "resize_backward"])],
         ),
         source(
             "images.cu",
             &[PRELUDE, include_str!("kernels/images.cu")],
             vec![
-                plain(&["gather_images<float>", "gather_images<unsigned char>", "adjust_images", "widen"]),
+                plain(&[
+                    "gather_images<float>",
+                    "gather_images<unsigned char>",
+                    "adjust_images",
+                    "cast_bytes",
+                ]),
                 plain(&["mean_of_views", "raise_masks", "pack_masks"]),
             ],
         ),

@@ -66,17 +66,16 @@ impl Memory for Cuda {
             tensors.iter().map(|&tensor| self.cast(tensor.clone(), Element::F32)).collect();
         let mut values: Vec<Vec<f32>> =
             tensors.iter().map(|tensor| vec![0.0; tensor.shape().volume()]).collect();
-        let parts = tensors
-            .iter()
-            .zip(&mut values)
-            .map(|(tensor, values)| (self.own(buffer(tensor)), bytemuck::cast_slice_mut(&mut values[..])));
+        let parts = tensors.iter().zip(&mut values).map(|(tensor, values)| {
+            (self.address_of(buffer(tensor)), bytemuck::cast_slice_mut(&mut values[..]))
+        });
         self.download(&mut parts.collect::<Vec<_>>());
         values
     }
 
     fn join(&self, parts: Vec<(usize, Tensor)>, len: usize) -> Tensor {
         let out = self.full(Shape::from([len]), 0.0);
-        let to = self.own(buffer(&out));
+        let to = self.address_of(buffer(&out));
         let place = |(first, part)| (to + 4 * first as u64, self.cast(part, Element::F32));
         self.sum_to(&parts.into_iter().map(place).collect::<Vec<_>>());
         out
@@ -105,7 +104,7 @@ impl Memory for Cuda {
 
 impl Cuda {
     /// The address of a buffer. Panics where it is another device's.
-    pub(super) fn own(&self, buffer: &Buffer) -> u64 {
+    pub(super) fn address_of(&self, buffer: &Buffer) -> u64 {
         assert_eq!(buffer.cuda().identity(), self.identity(), "{OTHER_DEVICE}");
         buffer.pointer()
     }

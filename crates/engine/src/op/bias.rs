@@ -48,8 +48,8 @@ impl Var {
         let (samples, from) = (bias.shape()[0], self.shape());
         let shape = Shape::from([samples, from[1], from[2], from[3]]);
         let out = backend.add_sample_bias(self.tensor(), &bias_f32, relu, shape);
-        let (y, given) = (relu.then(|| out.clone()), self.tensor().element());
-        Self::record(&[self, bias], out, SampleBias { from, samples, repeats, given, y })
+        let (y, operand_type) = (relu.then(|| out.clone()), self.tensor().element());
+        Self::record(&[self, bias], out, SampleBias { from, samples, repeats, operand_type, y })
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct SampleBias {
     /// K.
     repeats: usize,
     /// The images' type.
-    given: Element,
+    operand_type: Element,
     /// The result, where it is a relu's.
     y: Option<Tensor>,
 }
@@ -73,7 +73,7 @@ impl Operation for SampleBias {
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        let Self { from: _, samples: _, repeats: _, given: _, y } = self;
+        let Self { from: _, samples: _, repeats: _, operand_type: _, y } = self;
         y.iter().collect()
     }
 
@@ -82,9 +82,9 @@ impl Operation for SampleBias {
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { from, samples, repeats, given, y } = self;
+        let Self { from, samples, repeats, operand_type, y } = self;
         let (mask, segments) = (flow.mask(y.as_ref()), flow.wants(1).then_some(samples));
-        let (dy, sums) = flow.device().backend().mask_and_sum(dy, mask, given, segments);
+        let (dy, sums) = flow.device().backend().mask_and_sum(dy, mask, operand_type, segments);
         drop(y);
         if let Some(sums) = sums {
             flow.add(1, |_| sums);

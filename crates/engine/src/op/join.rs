@@ -51,7 +51,7 @@ impl Var {
         let mut out_shape = shape.to_vec();
         out_shape[0] = indices.len();
         let out = self.backend().gather_rows(self.tensor(), indices, Shape::from(&out_shape[..]));
-        let op = GatherRows { indices: indices.to_vec(), shape, given: self.tensor().element() };
+        let op = GatherRows { indices: indices.to_vec(), shape, operand_type: self.tensor().element() };
         Self::record(&[self], out, op)
     }
 
@@ -79,8 +79,8 @@ impl Operation for Concat {
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let mut first = 0;
-        for (operand, (count, given)) in self.parts.into_iter().enumerate() {
-            flow.add_channels(operand, &dy, first, count, given);
+        for (operand, (count, operand_type)) in self.parts.into_iter().enumerate() {
+            flow.add_channels(operand, &dy, first, count, operand_type);
             first += count;
         }
     }
@@ -89,7 +89,7 @@ impl Operation for Concat {
 pub(crate) struct GatherRows {
     indices: Vec<usize>,
     shape: Shape,
-    given: Element,
+    operand_type: Element,
 }
 
 impl Operation for GatherRows {
@@ -104,8 +104,8 @@ impl Operation for GatherRows {
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { indices, shape, given } = self;
-        flow.add(0, |backend| backend.scatter_rows(&backend.cast(dy, given), &indices, shape));
+        let Self { indices, shape, operand_type } = self;
+        flow.add(0, |backend| backend.scatter_rows(&backend.cast(dy, operand_type), &indices, shape));
     }
 }
 

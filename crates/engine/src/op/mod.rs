@@ -36,8 +36,8 @@ pub use ranks::SumOverRanks;
 use reduce::{BroadcastPixels, BroadcastRows, MeanPixels, SumRows};
 use resize::Resize;
 
-/// An operation that was computed: what it has to keep for its backward pass. What listings show has no default, so that
-/// a new operation is not shown without its name or its memory.
+/// An operation that was computed: what it has to keep for its backward pass. What listings show has no default, so
+/// that a new operation is not shown without its name or its memory.
 pub(crate) trait Operation: Sized {
     /// Whether its gradient for the first operand is given to [`Flow::accumulate`]. The peephole pass lets such an
     /// operation mask that gradient by the operand's relu.
@@ -139,7 +139,7 @@ impl Operation for Leaf {
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        flow.reach(self.0, dy);
+        flow.set_parameter(self.0, dy);
     }
 }
 

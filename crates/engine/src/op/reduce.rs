@@ -29,9 +29,9 @@ impl Var {
     }
 
     fn sums(&self, rows: usize, factor: f64, out: Shape, name: &'static str) -> Self {
-        let (shape, given) = (self.shape(), self.tensor().element());
+        let (shape, operand_type) = (self.shape(), self.tensor().element());
         let sums = self.backend().sum_rows(self.tensor(), rows, factor).reshaped(out);
-        Self::record(&[self], sums, SumRows { factor, shape, given, name })
+        Self::record(&[self], sums, SumRows { factor, shape, operand_type, name })
     }
 
     /// Each value along a whole row.
@@ -61,7 +61,7 @@ impl Var {
     /// [batch, height, width, channels] → [batch, channels]
     pub fn global_average_pool(&self) -> Self {
         self.shape().image("global_average_pool");
-        let op = MeanPixels { shape: self.shape(), given: self.tensor().element() };
+        let op = MeanPixels { shape: self.shape(), operand_type: self.tensor().element() };
         Self::record(&[self], self.backend().mean_pixels(self.tensor()), op)
     }
 
@@ -89,7 +89,7 @@ impl Var {
 pub(crate) struct SumRows {
     factor: f64,
     shape: Shape,
-    given: Element,
+    operand_type: Element,
     name: &'static str,
 }
 
@@ -105,8 +105,10 @@ impl Operation for SumRows {
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { factor, shape, given, .. } = self;
-        flow.add(0, |backend| backend.broadcast_rows(&backend.cast(dy, Element::F32), shape, factor, given));
+        let Self { factor, shape, operand_type, .. } = self;
+        flow.add(0, |backend| {
+            backend.broadcast_rows(&backend.cast(dy, Element::F32), shape, factor, operand_type)
+        });
     }
 }
 
@@ -132,7 +134,7 @@ impl Operation for BroadcastRows {
 
 pub(crate) struct MeanPixels {
     shape: Shape,
-    given: Element,
+    operand_type: Element,
 }
 
 impl Operation for MeanPixels {
@@ -147,10 +149,10 @@ impl Operation for MeanPixels {
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { shape, given } = self;
+        let Self { shape, operand_type } = self;
         let pixels = (shape[1] * shape[2]) as f32;
         flow.add(0, |backend| {
-            backend.broadcast_pixels(&backend.cast(dy, Element::F32), shape, pixels, given)
+            backend.broadcast_pixels(&backend.cast(dy, Element::F32), shape, pixels, operand_type)
         });
     }
 }

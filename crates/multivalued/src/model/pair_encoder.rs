@@ -55,12 +55,12 @@ fn normalised(x: &Var, rows: usize, ranks: &Ranks) -> Var {
     let columns = x.transpose(); // [features, own rows]
     let mean_of =
         |columns: &Var| ranks.summed(BATCH_STATISTICS, &columns.sum_rows()).scale(1.0 / rows as f32);
-    let across = |by_feature: &Var| by_feature.broadcast_rows(columns.shape());
-    let centred = columns.sub(&across(&mean_of(&columns)));
+    let broadcast = |by_feature: &Var| by_feature.broadcast_rows(columns.shape());
+    let centred = columns.sub(&broadcast(&mean_of(&columns)));
     let variance = mean_of(&centred.mul(&centred));
     // 1 / √(variance + ε)
     let scale = variance.add_scalar(EPSILON).ln().scale(-0.5).exp();
-    centred.mul(&across(&scale)).transpose()
+    centred.mul(&broadcast(&scale)).transpose()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
     const typename Element<P>::type* __restrict__ x, const typename Element<P>::type* __restrict__ weight,
     const float* __restrict__ bias, const typename Element<P>::type* __restrict__ residual,
     const typename Element<P>::type* __restrict__ mask, void* __restrict__ out, Tiling t, int inputs, int outputs,
-    int relu, int flip, int wide_out) {
+    int relu, int flip, int out_f32) {
     typedef typename Element<P>::type T;
     static_assert(OUTPUTS == 4 * 8, "four lanes write eight channels each");
     constexpr int E = 16 / sizeof(T), CHUNK = 64 / sizeof(T), R = TAPS == 9 ? 1 : 0;
@@ -18,13 +18,13 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
     __shared__ int coordinates[MOST_HALO];
 
     const int thread = threadIdx.x, lane = thread % 32, warp_m = thread / 32 * 32;
-    const int across = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * across, pixels = t.tile_h * t.tile_w;
+    const int halo_width = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * halo_width, pixels = t.tile_h * t.tile_w;
     const int first_output = blockIdx.y * OUTPUTS, tiles = t.batch * t.tiles_y * t.tiles_x;
     const int chunks = (inputs + CHUNK - 1) / CHUNK;
     const bool aligned = inputs % E == 0;
     const u32 weights = shared_address(memory), images = weights + chunks * TAPS * OUTPUTS * ROW;
 
-    for (int i = thread; i < halo; i += 256) coordinates[i] = (i / across) << 16 | i % across;
+    for (int i = thread; i < halo; i += 256) coordinates[i] = (i / halo_width) << 16 | i % halo_width;
     for (int piece = thread; piece < chunks * TAPS * OUTPUTS * 4; piece += 256) {
         int row = piece / 4, n = first_output + row % OUTPUTS, tap = row / OUTPUTS % TAPS, chunk = row / (OUTPUTS * TAPS);
         int channel = chunk * CHUNK + piece % 4 * E;
@@ -59,7 +59,7 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
     for (int i = 0; i < 2; i++) {
         int pixel = warp_m + i * 16 + lane % 16;
         if (pixel >= pixels) pixel = 0;
-        a_row[i] = (pixel / t.tile_w * across + pixel % t.tile_w) * ROW + lane / 16 * 16;
+        a_row[i] = (pixel / t.tile_w * halo_width + pixel % t.tile_w) * ROW + lane / 16 * 16;
     }
     const u32 b_row = (lane % 8 + lane / 16 * 8) * ROW + lane / 8 % 2 * 16;
     // This lane writes eight channels of four pixels.
@@ -86,7 +86,7 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
         u32 a_tile = images + which * halo * ROW, b_tile = weights + chunk * TAPS * OUTPUTS * ROW;
 #pragma unroll
         for (int tap = 0; tap < TAPS; tap++) {
-            u32 shift = (TAPS == 9 ? tap / 3 * across + tap % 3 : 0) * ROW;
+            u32 shift = (TAPS == 9 ? tap / 3 * halo_width + tap % 3 : 0) * ROW;
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 Fragment<P, 4> a[2], b[2];
@@ -141,7 +141,7 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
 #pragma unroll
                     for (int j = 0; j < 8; j++) values[j] = more[j] > 0.0f ? values[j] : 0.0f;
                 }
-                if (wide_out) store<8>((float*)out + to, values);
+                if (out_f32) store<8>((float*)out + to, values);
                 else store<8>((T*)out + to, values);
             } else {
 #pragma unroll
@@ -151,7 +151,7 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
                     if (residual) value += to_float(residual[to + j]);
                     if (relu) value = relu_of(value);
                     if (mask && !(to_float(mask[to + j]) > 0.0f)) value = 0.0f;
-                    if (wide_out) ((float*)out)[to + j] = value;
+                    if (out_f32) ((float*)out)[to + j] = value;
                     else ((T*)out)[to + j] = from_float<T>(value);
                 }
             }

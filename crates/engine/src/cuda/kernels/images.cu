@@ -143,7 +143,7 @@ __global__ void pack_masks(const float* logits, const float* raised, float* pack
     }
 }
 
-__global__ void widen(const unsigned char* from, float* out, i64 count) {
+__global__ void cast_bytes(const unsigned char* from, float* out, i64 count) {
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x)
         out[i] = (float)from[i];
 }
