@@ -78,7 +78,7 @@ pub(crate) trait Values {
     fn binary(&self, operation: Binary, a: Tensor, b: &Tensor) -> Tensor;
     fn unary(&self, operation: Unary, x: Tensor) -> Tensor;
     /// `dy · f'(x)`, in the type of `saved`: the result where the derivative is a function of it (exp, sigmoid,
-    /// relu), else the operand.
+    /// relu), else the operand (ln). Of no other operation: their derivatives are constants.
     fn unary_backward(&self, operation: Unary, saved: &Tensor, dy: Tensor) -> Tensor;
     /// dy where y is positive, in the type asked for, and where asked for the sums over the rows of each segment,
     /// [segments, channels].
@@ -123,10 +123,10 @@ pub(crate) trait Images {
     ) -> (Tensor, Tensor, Option<Tensor>) {
         conv_backward_unfused(self, shape, [x, dy, weight], epilogue, to, bias)
     }
-    /// With the channels of `beside` after its own, where there are images beside.
-    fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>) -> Tensor;
-    /// The gradient of x added to what has come `accumulated`, kept only where the mask is positive; both optional. All of
-    /// one type.
+    /// With the channels of `beside` after its own, where there are images beside; `out` is the result's shape.
+    fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>, out: Shape) -> Tensor;
+    /// The gradient of x added to what has come `accumulated`, kept only where the mask is positive; both optional. All
+    /// of one type.
     fn resize_backward(
         &self,
         shape: ResizeShape,
@@ -135,13 +135,13 @@ pub(crate) trait Images {
         mask: Option<&Tensor>,
     ) -> Tensor;
     /// In f32 where the images' types differ.
-    fn concat_channels(&self, images: &[&Tensor]) -> Tensor;
-    /// `count` channels from `first` on.
-    fn slice_channels(&self, image: &Tensor, first: usize, count: usize) -> Tensor;
+    fn concat_channels(&self, images: &[&Tensor], shape: Shape) -> Tensor;
+    /// As many channels as the shape has, from `first` on.
+    fn slice_channels(&self, image: &Tensor, first: usize, shape: Shape) -> Tensor;
     /// `relu(x[n, …, c] + bias[n·K + k, c])`, relu optional; bias in f32.
-    fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool) -> Tensor;
+    fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool, shape: Shape) -> Tensor;
     /// `Σ_k x[n·K + k, …]`
-    fn sum_repeats(&self, x: &Tensor, repeats: usize) -> Tensor;
+    fn sum_repeats(&self, x: &Tensor, repeats: usize, shape: Shape) -> Tensor;
     /// The kernels of a head's layers in one, where the device has them.
     fn pixel_layers(&self) -> Option<&dyn PixelLayers> {
         None
@@ -180,13 +180,22 @@ pub(crate) trait Views {
     /// Every image as every placement shows it, [images·placements, …]; in f32.
     fn move_images(&self, x: &Tensor, placements: &[Placement]) -> Tensor;
     /// The mean of outputs [images·views·repeats, …] over the views of an image that show a pixel, added to what came
-    /// before; in f32.
-    fn mean_of_views(&self, outputs: &Tensor, ways: &InverseViews, before: Option<Tensor>) -> Tensor;
-    /// The masks of logits, [masks, classes, parts]: sixteen pixels in a value, as a whole number whose lowest bit is
-    /// the first pixel; parts of whole words of 64 pixels. And one value that is not zero where a logit is not finite.
-    /// `with_pixels`: of a mask that would be empty, the pixels near its highest logit.
-    fn pack_masks(&self, logits: &Tensor, with_pixels: bool) -> [Tensor; 2];
+    /// before, which has the same shape; in f32.
+    fn mean_of_views(
+        &self,
+        outputs: &Tensor,
+        inverse: &InverseViews,
+        before: Option<Tensor>,
+        shape: Shape,
+    ) -> Tensor;
+    /// The masks of logits, of shape [masks, classes, parts]: sixteen pixels in a value, as a whole number whose lowest
+    /// bit is the first pixel; parts of whole words of 64 pixels. And one value that is not zero where a logit is not
+    /// finite. `with_pixels`: of a mask that would be empty, the pixels near its highest logit.
+    fn pack_masks(&self, logits: &Tensor, with_pixels: bool, shape: Shape) -> [Tensor; 2];
 }
+
+/// The least length that a row is divided by to be of length one.
+pub(crate) const LEAST_LENGTH: f64 = 1e-12;
 
 /// Normalisation.
 pub(crate) trait Norms {
@@ -210,13 +219,13 @@ pub(crate) trait Norms {
         scale: &Tensor,
         statistics: &Tensor,
     ) -> [Tensor; 3];
-    /// The normalised batch, mean and variance of each feature, and what the backward pass needs of them. All in f32, as the
-    /// kernels below.
+    /// The normalised batch, mean and variance of each feature, and what the backward pass needs of them: 1/σ of f64 on
+    /// the processor, the variance on a GPU, whose kernel takes epsilon for it. All in f32, as the kernels below.
     fn batch_norm(&self, x: &Tensor, epsilon: f32) -> [Tensor; 4];
     fn batch_norm_backward(&self, y: &Tensor, dy: Tensor, statistics: &Tensor, epsilon: f32) -> Tensor;
     /// `(x − mean) / √(variance + ε)`, or without the mean, which is its gradient.
     fn batch_norm_by(&self, x: Tensor, mean: Option<&Tensor>, variance: &Tensor, epsilon: f32) -> Tensor;
-    /// Rows of length one, and one over their lengths before.
+    /// Rows of length one, and one over their lengths before, which count as [`LEAST_LENGTH`] at least.
     fn l2_normalise(&self, x: &Tensor) -> [Tensor; 2];
     fn l2_normalise_backward(&self, y: &Tensor, inverse: &Tensor, dy: Tensor) -> Tensor;
 }

@@ -85,7 +85,8 @@ impl Adam {
         self.steps
     }
 
-    /// Moves the parameters against their gradients, and waits for it. Parameters without a gradient stay.
+    /// Moves the parameters against their gradients. Parameters without a gradient stay. Waits for the device, and is
+    /// meant for tests and benchmarks; trainings call [`update`](Self::update).
     pub fn step(&mut self, parameters: &mut Parameters, gradients: &Gradients, rate: f32) -> Stepped {
         let device = parameters.iter().next().map_or_else(Device::cpu, |first| first.tensor().device());
         let updated = self.queue(&device, parameters, gradients, rate, None);
@@ -93,8 +94,8 @@ impl Adam {
         updated.finish(norm)
     }
 
-    /// As [`step`](Self::step), without waiting; where the loss is not finite, nothing moves, either. What became of
-    /// it is known when the norm is read, and other tensors may be read with it.
+    /// As [`step`](Self::step), without waiting for the device. A loss that is not finite also keeps the parameters
+    /// where they are. Whether they moved is known once the norm is read, together with whatever else is to be read.
     pub fn update(
         &mut self,
         parameters: &mut Parameters,

@@ -21,7 +21,7 @@ mod memory;
 mod peephole;
 
 use crate::backend::Backend;
-use crate::op::{Leaf, Op, Operation};
+use crate::op::{Leaf, Op};
 use crate::parameters::{ParameterId, Parameters};
 use crate::shape::Shape;
 use crate::tensor::{Device, Tensor};

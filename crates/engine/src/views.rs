@@ -1,6 +1,7 @@
 //! Several views of images, and masks: pixels moved, what was computed of them moved back and averaged, and logits
 //! packed to bits, all where the tensors are.
 
+use crate::shape::Shape;
 use crate::tensor::Tensor;
 use std::ops::Range;
 
@@ -67,9 +68,9 @@ impl Tensor {
     ///
     /// # Shapes
     /// [images·views·repeats, height, width, channels] → [images·repeats, height, width, channels]
-    pub fn mean_of_views(&self, ways: &InverseViews, before: Option<Self>) -> Self {
+    pub fn mean_of_views(&self, inverse: &InverseViews, before: Option<Self>) -> Self {
         let [outputs, height, width, channels] = self.shape().image("the mean of views");
-        let InverseViews { back, views, repeats } = ways;
+        let InverseViews { back, views, repeats } = inverse;
         let each = views.len() * repeats;
         assert!(
             views.end <= back.len() && each > 0 && outputs.is_multiple_of(each),
@@ -79,11 +80,11 @@ impl Tensor {
         if let (None, [Placement::STILL]) = (&before, back) {
             return self.clone();
         }
-        let shape = [outputs / views.len(), height, width, channels].into();
+        let shape = Shape::from([outputs / views.len(), height, width, channels]);
         if let Some(before) = &before {
             assert_eq!(before.shape(), shape, "what the views so far gave, and what they give now");
         }
-        self.backend().mean_of_views(self, ways, before)
+        self.backend().mean_of_views(self, inverse, before, shape)
     }
 
     /// The masks that logits state, as bits: where the only channel is above zero; of several channels each but the
@@ -102,8 +103,10 @@ impl Tensor {
     }
 
     fn pack(&self, with_pixels: bool) -> PackedMasks {
-        self.shape().image("masks");
-        PackedMasks(self.backend().pack_masks(self, with_pixels))
+        let [masks, height, width, channels] = self.shape().image("masks");
+        let (classes, words) = ((channels - 1).max(1), (height * width).div_ceil(WORD));
+        let shape = Shape::from([masks, classes, words * (WORD / PACKED)]);
+        PackedMasks(self.backend().pack_masks(self, with_pixels, shape))
     }
 }
 
@@ -143,7 +146,7 @@ mod tests {
         Tensor::from_slice(&Device::cpu(), shape, &values)
     }
 
-    /// x from y and y from −x, the backward pass, and by the same hand a turn by a few degrees.
+    /// x from y and y from −x with the inverse, and in the same way a turn by a few degrees.
     fn turns(side: usize) -> [[Placement; 2]; 2] {
         let last = side as f64 - 1.0;
         let there = Placement { from: [0.0, last], matrix: [[0.0, 1.0], [-1.0, 0.0]] };
@@ -165,8 +168,8 @@ mod tests {
             assert_eq!(turned[at(2 * n, y, x)], values[at(n, y, x)]);
             assert_eq!(turned[at(2 * n + 1, y, x)], values[at(n, 2 - x, y)]);
         }
-        let ways = InverseViews { back: &[Placement::STILL, back], views: 0..2, repeats: 1 };
-        let again = Tensor::from_slice(&Device::cpu(), [4, 3, 3, 2], &turned).mean_of_views(&ways, None);
+        let inverse = InverseViews { back: &[Placement::STILL, back], views: 0..2, repeats: 1 };
+        let again = Tensor::from_slice(&Device::cpu(), [4, 3, 3, 2], &turned).mean_of_views(&inverse, None);
         assert_eq!(again.to_vec(), values);
     }
 

@@ -28,7 +28,7 @@ use crate::model::Model;
 use crate::network::Network;
 use crate::recipe::Recipe;
 use crate::temperature::Temperature;
-use load::{Load, Part, encoding_values, outputs_within, parts, turns};
+use load::{Load, Part, code_chunks, encoding_values, outputs_within, parts};
 use multivalued_data::{Case, CaseList, Hypothesis, Image, Mask, Prediction};
 use multivalued_engine::{Device, Tape, Tensor, Var};
 use rayon::prelude::*;
@@ -201,8 +201,9 @@ pub(crate) fn tensor_of(images: &[Image], device: &Device) -> Tensor {
     Tensor::from_slice(device, [images.len(), first.height(), first.width(), first.channels()], &pixels)
 }
 
-/// The same with so many values at once. Views beyond that are encoded one part after the other, and codes
-/// take turns. The device is waited for twice: for the probabilities, and for the masks' bits.
+/// The same with so many values at once. Beyond that, views are encoded one part after the other, and outputs are
+/// generated one chunk of codes after the other. The device is waited for twice: for the probabilities, and for the
+/// masks' bits.
 fn predict_in_batches(
     model: &Model,
     recipe: &Recipe,
@@ -244,32 +245,32 @@ fn predict_in_batches(
     let is_kept = |row: &[f32], j: usize| is_kept(options, row, j);
     let kept: Vec<usize> = (0..active.len()).filter(|&j| rows.iter().any(|row| is_kept(row, j))).collect();
     let most = parts.iter().map(Part::len).max().unwrap_or(1);
-    let turns = turns(&kept, outputs_within(at_once, &model.recipe, most, size));
-    // By turn, the sums over the views so far where an image's views do not fit into one part.
-    let mut sums: Vec<Option<Tensor>> = vec![None; turns.len()];
+    let chunks = code_chunks(&kept, outputs_within(at_once, &model.recipe, most, size));
+    // By chunk of codes, the sums over the views so far where an image's views do not fit into one part.
+    let mut sums: Vec<Option<Tensor>> = vec![None; chunks.len()];
     let (mut whose, mut packed) = (Vec::new(), Vec::new());
     for part in &parts {
         let encoded = encoded.take().unwrap_or_else(|| encode(part));
-        for (turn, sum) in turns.iter().zip(&mut sums) {
-            let codes: Vec<usize> = turn.iter().map(|&j| active[j]).collect();
+        for (chunk, sum) in chunks.iter().zip(&mut sums) {
+            let codes: Vec<usize> = chunk.iter().map(|&j| active[j]).collect();
             let logits = model.generate_all(&tape, &encoded, &codes).into_tensor();
-            let mean = views.mean(&logits, part.views.clone(), turn.len(), sum.take());
+            let mean = views.mean(&logits, part.views.clone(), chunk.len(), sum.take());
             if part.views.end < views.len() {
                 *sum = Some(mean);
             } else {
-                whose.push((part.images.clone(), *turn));
+                whose.push((part.images.clone(), *chunk));
                 packed.extend(packed_outlines(recipe, mean));
             }
         }
     }
     let mut found: Vec<Vec<Hypothesis>> = rows.iter().map(|_| Vec::new()).collect();
     let masks = masks_of(&packed, size, model.recipe.classes)?;
-    for ((images, turn), outlines) in whose.into_iter().zip(masks.chunks_exact(1 + moves(options).len())) {
+    for ((images, chunk), outlines) in whose.into_iter().zip(masks.chunks_exact(1 + moves(options).len())) {
         let first = images.start;
         let of_images = found[images.clone()].par_iter_mut().zip(&rows[images.clone()]).zip(images);
         of_images.for_each(|((found, row), image)| {
-            for (at, &j) in turn.iter().enumerate().filter(|(_, j)| is_kept(row, **j)) {
-                let own = |masks: &Vec<Mask>| masks[(image - first) * turn.len() + at].clone();
+            for (at, &j) in chunk.iter().enumerate().filter(|(_, j)| is_kept(row, **j)) {
+                let own = |masks: &Vec<Mask>| masks[(image - first) * chunk.len() + at].clone();
                 found.extend(outlined(outlines.iter().map(own).collect(), row[j], active[j]));
             }
         });

@@ -167,4 +167,9 @@ impl ResizeShape {
     pub fn image_shape(self) -> Shape {
         Shape::from([self.batch, self.from[0], self.from[1], self.channels])
     }
+
+    /// With so many channels of other images after its own.
+    pub fn output_shape(self, more: usize) -> Shape {
+        Shape::from([self.batch, self.to[0], self.to[1], self.channels + more])
+    }
 }

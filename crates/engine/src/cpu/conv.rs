@@ -122,9 +122,9 @@ pub(crate) fn pointwise_backward(
         db.iter_mut().for_each(|db| db.fill(0.0));
         return dw.fill(0.0);
     }
-    scratch::with(weights.len(), |turned| {
-        super::matmul::transpose(weights, shape.outputs, turned);
-        matmul_backward(isa, [x, dy, turned], [shape.inputs, shape.outputs], epilogue, dx, dw, db);
+    scratch::with(weights.len(), |transposed| {
+        super::matmul::transpose(weights, shape.outputs, transposed);
+        matmul_backward(isa, [x, dy, transposed], [shape.inputs, shape.outputs], epilogue, dx, dw, db);
     });
 }
 

@@ -81,13 +81,9 @@ impl Images for Cpu {
         (dx, dw, db)
     }
 
-    fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>) -> Tensor {
+    fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>, out: Shape) -> Tensor {
         let beside = beside.map(|beside| (beside.values(), beside.shape().last()));
-        let width = shape.channels + beside.map_or(0, |(_, more)| more);
-        let ResizeShape { batch, to: [height, across], .. } = shape;
-        self.filled([batch, height, across, width], |out| {
-            resize::forward(self.isa, shape, x.values(), beside, out);
-        })
+        self.filled(out, |out| resize::forward(self.isa, shape, x.values(), beside, out))
     }
 
     fn resize_backward(
@@ -102,12 +98,11 @@ impl Images for Cpu {
         self.filled(shape.image_shape(), |dx| resize::backward(self.isa, shape, dy, accumulated, mask, dx))
     }
 
-    fn concat_channels(&self, images: &[&Tensor]) -> Tensor {
+    fn concat_channels(&self, images: &[&Tensor], shape: Shape) -> Tensor {
         let parts: Vec<(&[f32], usize)> =
             images.iter().map(|image| (image.values(), image.shape().last())).collect();
-        let [batch, height, width, _] = images[0].shape().image("concat");
-        let total = parts.iter().map(|(_, count)| count).sum();
-        self.filled([batch, height, width, total], |out| {
+        let [_, _, width, total] = shape.image("concat");
+        self.filled(shape, |out| {
             // A line of pixels at a time, part by part: the copies inside are too short for a call each.
             for_each_row(
                 self.isa,
@@ -128,9 +123,9 @@ impl Images for Cpu {
         })
     }
 
-    fn slice_channels(&self, image: &Tensor, first: usize, count: usize) -> Tensor {
-        let [batch, height, width, total] = image.shape().image("slice");
-        self.filled([batch, height, width, count], |out| {
+    fn slice_channels(&self, image: &Tensor, first: usize, shape: Shape) -> Tensor {
+        let ([_, _, width, count], total) = (shape.image("slice"), image.shape().last());
+        self.filled(shape, |out| {
             for_each_row(
                 self.isa,
                 out,
@@ -146,12 +141,11 @@ impl Images for Cpu {
         })
     }
 
-    fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool) -> Tensor {
-        let [batch, height, width, channels] = x.shape().image("sample bias");
-        let samples = bias.shape()[0];
-        let (repeats, line) = (samples / batch, width * channels);
+    fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool, shape: Shape) -> Tensor {
+        let [samples, height, width, channels] = shape.image("sample bias");
+        let (repeats, line) = (samples / x.shape()[0], width * channels);
         let (images, biases) = (x.values(), bias.values());
-        self.filled([samples, height, width, channels], |out| {
+        self.filled(shape, |out| {
             for_each_row(
                 self.isa,
                 out,
@@ -172,10 +166,10 @@ impl Images for Cpu {
         })
     }
 
-    fn sum_repeats(&self, x: &Tensor, repeats: usize) -> Tensor {
-        let [samples, height, width, channels] = x.shape().image("sum of repeats");
+    fn sum_repeats(&self, x: &Tensor, repeats: usize, shape: Shape) -> Tensor {
+        let [_, height, width, channels] = shape.image("sum of repeats");
         let line = width * channels;
-        self.filled([samples / repeats, height, width, channels], |sums| {
+        self.filled(shape, |sums| {
             for_each_row(
                 self.isa,
                 sums,

@@ -206,7 +206,7 @@ pub(super) fn add_products(
 /// while it is in the cache.
 pub(crate) fn matmul_backward(
     isa: Isa,
-    [x, dy, turned]: [&[f32]; 3],
+    [x, dy, transposed]: [&[f32]; 3],
     [k, n]: [usize; 2],
     epilogue: Epilogue<[f32]>,
     dx: &mut [f32],
@@ -218,20 +218,20 @@ pub(crate) fn matmul_backward(
         k > 1 && x.len() == m * k && dx.len() == m * k && dy.len() == m * n,
         "backward pass through a product of {m}x{k} and {k}x{n}"
     );
-    assert!(turned.len() == k * n && dw.len() == k * n, "backward pass through a product with {k}x{n}");
+    assert!(transposed.len() == k * n && dw.len() == k * n, "backward pass through a product with {k}x{n}");
     let (sides, sizes) = if n == 1 { ([dy, x], [1, k]) } else { ([x, dy], [k, n]) };
     let (for_sums, for_rows) = (isa.for_channels(sizes[1]), isa.for_channels(k));
     let stride = sizes[1].next_multiple_of(for_sums.lanes());
     let size = sizes[0] * stride;
     let parts = Parts::new(m, CHUNK, size);
-    // The bias's sums go along where that leaves them as they are alone: cut into the same parts, and a chunk into
-    // whole sums of `add_rows`.
+    // The bias's sums join this loop only where its parts and chunks are those of `column_sums`, so that results stay
+    // the same to the bit: as many parts, and chunks of whole sums of `add_rows`.
     let along = sums_parts(m, n).count == parts.count && CHUNK.is_multiple_of(64 * 64usize.div_ceil(n));
     if !along && let Some(db) = db.take() {
         column_sums(isa, dy, n, db);
     }
     let bias_size = if db.is_some() { n } else { 0 };
-    with_padded(turned, k, for_rows.lanes(), |turned| {
+    with_padded(transposed, k, for_rows.lanes(), |transposed| {
         scratch::with(parts.count * (size + bias_size), |partial| {
             let (partial, bias_partial) = partial.split_at_mut(parts.count * size);
             bias_partial.fill(0.0);
@@ -255,7 +255,7 @@ pub(crate) fn matmul_backward(
                     let dy = &dy[first * n..(first + count) * n];
                     // SAFETY: each part has its own rows.
                     let dx = unsafe { dx.slice(first * k, count * k) };
-                    rows_times(for_rows, [dy, turned], [n, k], Finish::new(epilogue, first * k), dx);
+                    rows_times(for_rows, [dy, transposed], [n, k], Finish::new(epilogue, first * k), dx);
                 }
             });
             parts.sum(partial, sizes[1], stride, dw);

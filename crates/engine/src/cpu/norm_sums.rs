@@ -1,4 +1,4 @@
-//! The sums over pixels that group normalisation needs both ways.
+//! The sums over pixels that group normalisation needs in the forward and in the backward pass.
 
 use super::scratch;
 use super::simd::{Kernel, Simd};

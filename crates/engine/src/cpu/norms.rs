@@ -3,7 +3,7 @@
 use super::device::Cpu;
 use super::elementwise::for_each_row;
 use super::norm;
-use crate::backend::{Element, Memory, NormShape, Norms};
+use crate::backend::{Element, LEAST_LENGTH, Memory, NormShape, Norms};
 use crate::tensor::Tensor;
 
 impl Norms for Cpu {
@@ -122,7 +122,7 @@ impl Norms for Cpu {
         let inverse = self.filled([rows], |inverse| {
             for (inverse, row) in inverse.iter_mut().zip(values.chunks_exact(features)) {
                 let square: f64 = row.iter().map(|&x| f64::from(x).powi(2)).sum();
-                *inverse = (1.0 / square.sqrt().max(1e-12)) as f32;
+                *inverse = (1.0 / square.sqrt().max(LEAST_LENGTH)) as f32;
             }
         });
         let out = self.filled(x.shape(), |out| {

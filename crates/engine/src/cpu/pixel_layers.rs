@@ -89,20 +89,20 @@ struct Layer<'a> {
     /// Rows of the weight and the bias, padded to whole vectors.
     matrix: &'a [f32],
     bias: &'a [f32],
-    /// Rows of the transposed weight, padded; empty on the way there.
-    turned: &'a [f32],
+    /// Rows of the transposed weight, padded; empty in the forward pass.
+    transposed: &'a [f32],
 }
 
-/// Lends the layers; `turned`: with transposed weights, too.
+/// Lends the layers; `transposed`: with transposed weights, too.
 fn with_layers<T>(
     isa: Isa,
     widths: &[usize],
     parameters: &[&[f32]],
-    turned: bool,
+    transposed: bool,
     work: impl FnOnce(&[Layer]) -> T,
 ) -> T {
     let padded = |columns: usize| columns.next_multiple_of(isa.for_channels(columns).lanes());
-    let sizes = |k: usize, n: usize| [(k + 1) * padded(n), if turned { n * padded(k) } else { 0 }];
+    let sizes = |k: usize, n: usize| [(k + 1) * padded(n), if transposed { n * padded(k) } else { 0 }];
     let pairs = || widths.windows(2).map(|pair| (pair[0], pair[1]));
     let total = pairs().flat_map(|(k, n)| sizes(k, n)).sum();
     // One transposed weight, before its rows are padded.
@@ -112,18 +112,26 @@ fn with_layers<T>(
         let mut layers = Vec::with_capacity(widths.len() - 1);
         for ((k, n), parameters) in pairs().zip(parameters.chunks_exact(2)) {
             let (weight, bias) = (parameters[0], parameters[1]);
-            let [matrix_size, turned_size] = sizes(k, n);
+            let [matrix_size, transposed_size] = sizes(k, n);
             let (matrix, rest) = space.split_at_mut(matrix_size);
-            let (back, rest) = rest.split_at_mut(turned_size);
+            let (back, rest) = rest.split_at_mut(transposed_size);
             space = rest;
             pad(weight, n, padded(n), matrix);
             let (matrix, bias_row) = matrix.split_at_mut(k * padded(n));
             pad(bias, n, padded(n), bias_row);
-            if turned {
+            if transposed {
                 transpose(weight, n, &mut plain[..k * n]);
                 pad(&plain[..k * n], k, padded(k), back);
             }
-            layers.push(Layer { isa, inputs: k, outputs: n, weight, matrix, bias: bias_row, turned: back });
+            layers.push(Layer {
+                isa,
+                inputs: k,
+                outputs: n,
+                weight,
+                matrix,
+                bias: bias_row,
+                transposed: back,
+            });
         }
         work(&layers)
     })
@@ -156,7 +164,7 @@ impl Layer<'_> {
         let epilogue = Epilogue { mask: Some(x), ..Epilogue::NONE };
         assert!(x.len() == dx.len() && x.len() / self.inputs == dy.len() / self.outputs);
         let isa = self.isa.for_channels(self.inputs);
-        rows_times(isa, [dy, self.turned], [self.outputs, self.inputs], Finish::new(epilogue, 0), dx);
+        rows_times(isa, [dy, self.transposed], [self.outputs, self.inputs], Finish::new(epilogue, 0), dx);
     }
 
     /// How weight gradients are summed: sides changed over where the output is one column, which fills the vectors.
@@ -315,12 +323,12 @@ fn chunk_backward(
     let dx = unsafe { dx.slice(at, count * channels) };
     let widest = shape.widths[..shape.widths.len() - 1].iter().max().copied().unwrap_or(0);
     scratch::with(count * (shape.kept() + 2 * widest), |space| {
-        let (kept, going_back) = space.split_at_mut(count * shape.kept());
+        let (kept, gradients) = space.split_at_mut(count * shape.kept());
         for k in 0..shape.repeats {
             let sample = image * shape.repeats + k;
             inputs_of_layers(layers, x, &operands[1][sample * channels..][..channels], kept);
             let dy = &dy[(sample * chunks.pixels + first) * outputs..][..count * outputs];
-            let (mut from, mut to) = going_back.split_at_mut(count * widest);
+            let (mut from, mut to) = gradients.split_at_mut(count * widest);
             let (mut given_end, mut sums_end) = (kept.len(), sums.len());
             for (i, layer) in layers.iter().enumerate().rev() {
                 let dy = if i + 1 == layers.len() { dy } else { &from[..count * layer.outputs] };

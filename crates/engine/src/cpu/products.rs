@@ -8,14 +8,14 @@ use crate::tensor::Tensor;
 impl Products for Cpu {
     fn matmul(&self, a: Matrix, b: Matrix, bias: Option<&Tensor>, [batch, m, k, n]: [usize; 4]) -> Tensor {
         if b.transposed {
-            let flipped = self.filled([batch * k, n], |out| {
+            let transposed = self.filled([batch * k, n], |out| {
                 let parts = b.tensor.values().chunks_exact((n * k).max(1));
                 for (b, out) in parts.zip(out.chunks_exact_mut((n * k).max(1))) {
                     transpose(b, k, out);
                 }
             });
-            let flipped = Matrix { tensor: &flipped, transposed: false };
-            return self.matmul(a, flipped, bias, [batch, m, k, n]);
+            let transposed = Matrix { tensor: &transposed, transposed: false };
+            return self.matmul(a, transposed, bias, [batch, m, k, n]);
         }
         let (a, b, a_transposed) = (a.tensor.values(), b.tensor.values(), a.transposed);
         let epilogue = Epilogue { bias: bias.map(Tensor::values), ..Epilogue::NONE };

@@ -170,7 +170,7 @@ fn resizing_stays_inside_its_buffers() {
                 resize::forward(isa, shape, &x, None, &mut out);
                 let gradient = Channels { images: &dy[..], width: channels, first: 0 };
                 resize::backward(isa, shape, gradient, None, None, &mut dx);
-                // Beside others, and the backward pass from among them to where something has come, behind a relu.
+                // Also resize_concat, and its backward pass with accumulated gradient and mask.
                 let (others, more) = (values(2 * to[0] * to[1] * 9), 9);
                 let (mut beside, mut joined) = (values(dy.len() + others.len()), values(x.len()));
                 resize::forward(isa, shape, &x, Some((&others, more)), &mut beside);

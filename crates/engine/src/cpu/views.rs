@@ -3,8 +3,9 @@
 use super::device::Cpu;
 use super::elementwise::for_each_row;
 use crate::backend::{Memory, Views};
+use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::views::{InverseViews, NEAR_HIGHEST, PACKED, Placement, WORD};
+use crate::views::{InverseViews, NEAR_HIGHEST, PACKED, Placement};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An image [height, width, channels].
@@ -96,12 +97,17 @@ impl Views for Cpu {
         })
     }
 
-    fn mean_of_views(&self, outputs: &Tensor, ways: &InverseViews, before: Option<Tensor>) -> Tensor {
-        let [count, height, width, channels] = outputs.shape().image("the mean of views");
-        let InverseViews { back, views, repeats } = ways;
+    fn mean_of_views(
+        &self,
+        outputs: &Tensor,
+        inverse: &InverseViews,
+        before: Option<Tensor>,
+        shape: Shape,
+    ) -> Tensor {
+        let [_, height, width, channels] = shape.image("the mean of views");
+        let InverseViews { back, views, repeats } = inverse;
         let (values, size) = (outputs.values(), height * width * channels);
-        let shape = [count / views.len(), height, width, channels];
-        let mut mean = before.unwrap_or_else(|| self.full(shape.into(), 0.0));
+        let mut mean = before.unwrap_or_else(|| self.full(shape, 0.0));
         for_each_row(
             self.isa,
             mean.values_mut(),
@@ -128,16 +134,15 @@ impl Views for Cpu {
         mean
     }
 
-    fn pack_masks(&self, logits: &Tensor, with_pixels: bool) -> [Tensor; 2] {
-        let [masks, height, width, channels] = logits.shape().image("masks");
-        let (pixels, classes) = (height * width, (channels - 1).max(1));
-        let parts = pixels.div_ceil(WORD) * (WORD / PACKED);
+    fn pack_masks(&self, logits: &Tensor, with_pixels: bool, shape: Shape) -> [Tensor; 2] {
+        let [_, height, width, channels] = logits.shape().image("masks");
+        let pixels = height * width;
         let (values, fault) = (logits.values(), AtomicBool::new(false));
-        let packed = self.filled([masks, classes, parts], |out| {
+        let packed = self.filled(shape, |out| {
             for_each_row(
                 self.isa,
                 out,
-                classes * parts,
+                shape[1] * shape[2],
                 #[inline(always)]
                 |mask, out| {
                     let logits = &values[mask * pixels * channels..][..pixels * channels];

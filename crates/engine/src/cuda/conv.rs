@@ -1,6 +1,6 @@
 //! Convolutions on the tensor cores: how the pixels are cut into tiles, and the launches.
 
-use super::launch::{MOST, within};
+use super::launch::{MOST, WARPS, within};
 use super::memory::Parts;
 use super::tensors::{arg, buffer, optional};
 use super::{Arg, Buffer, Cuda, Grid, Precision, fail};
@@ -82,17 +82,39 @@ pub(super) fn unsummed(partial: Buffer, count: usize, shape: impl Into<Shape>) -
 
 /// Chunks of 64 bytes of channels that the kernel for few channels takes at most.
 const NARROW_CHUNKS: usize = 2;
+/// Channels out that a block of it computes.
+pub(super) const NARROW_OUTPUTS: usize = 32;
 
-/// Bytes of shared memory: all weights of 32 outputs, and two tiles with their neighbours.
+/// Bytes of shared memory: all weights of a block's outputs, and two tiles with their neighbours.
 fn narrow_shared(chunks: usize, taps: usize, halo: usize) -> usize {
-    (chunks * taps * 32 + 2 * halo) * ROW
+    (chunks * taps * NARROW_OUTPUTS + 2 * halo) * ROW
 }
 
-/// Of the kernel for many channels: tiles and weights of the present and the next step, then the results.
+/// Of the kernel for many channels: taps whose weights are in shared memory, a row of the kernel.
+fn taps_at_once(taps: usize) -> usize {
+    if taps == 9 { 3 } else { 1 }
+}
+
+/// Its name, for blocks of so many channels out.
+pub(super) fn conv_kernel(precision: Precision, taps: usize, block: usize) -> String {
+    format!("conv<{}, {taps}, {}, {block}>", precision.name(), taps_at_once(taps))
+}
+
+/// Tiles and weights of the present and the next step, then the results.
 fn conv_shared(chunks: usize, taps: usize, halo: usize, block: usize) -> usize {
-    let taps_at_once = if taps == 9 { 3 } else { 1 };
-    let copies = (chunks.min(2) * halo + 2 * taps_at_once * block) * ROW;
+    let copies = (chunks.min(2) * halo + 2 * taps_at_once(taps) * block) * ROW;
     copies.max(TILE.tile * (block + RESULT_PADDING) * 4)
+}
+
+/// Warps of a block of the weight gradient's that share its pixels, for so many channels in: each 16 of these and each
+/// half of the channels out take another warp.
+fn warps_k(inputs: usize) -> usize {
+    WARPS / (inputs / 16 * 2)
+}
+
+/// The name of the weight gradient's kernel, for blocks of so many channels in and out.
+pub(super) fn weight_kernel(precision: Precision, taps: usize, [m, n]: [usize; 2]) -> String {
+    format!("conv_weight<{}, {taps}, {m}, {n}, {}>", precision.name(), warps_k(m))
 }
 
 /// Of the weight gradient's: tiles of both operands, for the present and the next step.
@@ -145,25 +167,25 @@ impl Cuda {
             self.run_hopper_conv(shape, x, &weight, flipped, epilogue, &out);
             return out;
         }
-        let (precision, taps) = (self.precision().name(), shape.taps());
+        let (precision, taps) = (self.precision(), shape.taps());
         // The widest block that the channels fill.
         let fills = |&n: &usize| shape.outputs.div_ceil(n) * n < shape.outputs + 32;
         let block = [128, 64].into_iter().find(fills).unwrap_or(32);
         let chunks = (shape.inputs * x.element().size()).div_ceil(64);
         let (kernel, tiling, grid);
-        if block == 32 && chunks <= NARROW_CHUNKS {
+        if block == NARROW_OUTPUTS && chunks <= NARROW_CHUNKS {
             tiling = shape.tiling(LARGE_TILE);
-            kernel = format!("conv_narrow<{precision}, {taps}>");
+            kernel = format!("conv_narrow<{}, {taps}>", precision.name());
             let shared = narrow_shared(chunks, taps, shape.halo(tiling));
             let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
-            let columns = shape.outputs.div_ceil(32);
+            let columns = shape.outputs.div_ceil(NARROW_OUTPUTS);
             // Blocks that a multiprocessor holds at once, by their shared memory and their registers.
             let occupancy = (self.shared_bytes() / (shared + 2400)).clamp(1, 3);
             let blocks = (self.multiprocessors() * occupancy).div_ceil(columns).min(tiles);
             grid = Grid { shared, ..Grid::blocks(blocks, columns, 1) };
         } else {
             tiling = shape.tiling(TILE);
-            kernel = format!("conv<{precision}, {taps}, {block}>");
+            kernel = conv_kernel(precision, taps, block);
             let shared = conv_shared(chunks, taps, shape.halo(tiling), block);
             let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
             grid = Grid { shared, ..Grid::blocks(tiles, shape.outputs.div_ceil(block), 1) };
@@ -203,15 +225,14 @@ impl Cuda {
             .expect("a device with too little shared memory is not opened");
         let tiling = shape.tiling(limits);
         let shared = weight_shared(shape.halo(tiling), [m, n], x.element());
-        let warps_k = 8 / (m / 16 * 2);
         let blocks = inputs.div_ceil(m) * outputs.div_ceil(n);
         let tiles = shape.batch * tiling.tiles[0] * tiling.tiles[1];
         let per_multiprocessor = if n == 64 { 1 } else { 2 };
         let splits = (self.multiprocessors() * per_multiprocessor / blocks).clamp(1, tiles);
-        let parts = splits * warps_k;
+        let parts = splits * warps_k(m);
         let floats = |size: usize| Buffer::new(self, parts * size, Element::F32);
         let (partial, bias_partial) = (floats(taps * inputs * outputs), bias.then(|| floats(outputs)));
-        let kernel = format!("conv_weight<{}, {taps}, {m}, {n}>", self.precision().name());
+        let kernel = weight_kernel(self.precision(), taps, [m, n]);
         let grid = Grid { shared, ..Grid::blocks(splits, inputs.div_ceil(m), outputs.div_ceil(n)) };
         let args = [
             arg(x),

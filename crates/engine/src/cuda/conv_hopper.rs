@@ -9,12 +9,12 @@ use crate::tensor::Tensor;
 
 /// The shared memory of a block that these kernels are made for.
 pub(super) const HOPPER_SHARED: usize = 227 << 10;
-/// What a block has of it besides tiles: barriers, what the driver takes, and up to where tiles may begin.
-const BESIDES: usize = 3 << 10;
-/// Tiles begin at multiples of it: where the bits of an address begin anew that the swizzle exchanges.
+/// What a block has of it besides tiles: barriers, the driver's reserve, and the tiles' alignment.
+const RESERVED: usize = 3 << 10;
+/// Tiles begin at multiples of it: the swizzle depends on the bits of an address below it, and repeats there.
 pub(super) const ALIGNMENT: usize = 1024;
 /// The most bytes of weights of a step that takes three taps.
-pub(super) const STEP_BYTES: usize = 24 << 10;
+const STEP_BYTES: usize = 24 << 10;
 /// The most buffers for pixels and slots for weights that the kernel has barriers for.
 pub(super) const BUFFERS: usize = 4;
 pub(super) const SLOTS: usize = 56;
@@ -24,8 +24,13 @@ pub(super) const WEIGHT_SLOTS: usize = 8;
 pub(super) const BF16_THREADS: usize = 416;
 pub(super) const TF32_THREADS: usize = 512;
 pub(super) const NARROW_TF32_THREADS: usize = 640;
+/// Channels in and out of their blocks, and units of a step: from 64 channels on, and of multiples of 32 below.
+pub(super) const WIDE_CHANNELS: usize = 64;
+pub(super) const WIDE_UNITS: usize = 1;
+pub(super) const NARROW_CHANNELS: usize = 32;
+pub(super) const NARROW_UNITS: usize = 2;
 /// Pixels of a line of a square of eight by eight with its neighbours.
-pub(super) const ACROSS: usize = 10;
+pub(super) const BOX_WIDTH: usize = 10;
 
 /// How output pixels fall into units of 64: squares of eight by eight, or chunks of the image line by line, with two
 /// further columns that count for nothing. A unit's box is what is copied for it.
@@ -34,47 +39,58 @@ struct Units {
     linear: bool,
     per_image: usize,
     /// Pixels of a line of the box, and lines.
-    across: usize,
+    box_width: usize,
     lines: usize,
 }
 
 impl Units {
     fn squares(shape: ConvShape) -> Self {
         let per_image = shape.height.div_ceil(8) * shape.width.div_ceil(8);
-        Self { linear: false, per_image, across: ACROSS, lines: ACROSS }
+        Self { linear: false, per_image, box_width: BOX_WIDTH, lines: BOX_WIDTH }
     }
 
     /// Of a 1x1 convolution, to which a batch is one line.
     fn of_line(pixels: usize) -> Self {
-        Self { linear: false, per_image: pixels.div_ceil(64), across: 64, lines: 1 }
+        Self { linear: false, per_image: pixels.div_ceil(64), box_width: 64, lines: 1 }
     }
 
     /// The fewer, and of as many those that read fewer pixels.
     fn new(shape: ConvShape) -> Self {
-        let across = shape.width + 2;
-        let per_image = (shape.height * across - 2).div_ceil(64);
-        let chunks = Self { linear: true, per_image, across, lines: 3 + 65usize.div_ceil(across) };
+        let box_width = shape.width + 2;
+        let per_image = (shape.height * box_width - 2).div_ceil(64);
+        let chunks = Self { linear: true, per_image, box_width, lines: 3 + 65usize.div_ceil(box_width) };
         let squares = Self::squares(shape);
-        let cost = |units: &Self| (units.per_image, units.across * units.lines);
-        if across <= 31 && cost(&chunks) < cost(&squares) { chunks } else { squares }
+        let cost = |units: &Self| (units.per_image, units.box_width * units.lines);
+        if box_width <= 31 && cost(&chunks) < cost(&squares) { chunks } else { squares }
     }
 
     fn arg(self, shape: ConvShape) -> Arg {
         let [batch, height, width] = [shape.batch, shape.height, shape.width];
         let along = width.div_ceil(8);
         let linear = usize::from(self.linear);
-        Arg::sizes([batch, height, width, self.across, linear, self.per_image, along, self.lines])
+        Arg::sizes([batch, height, width, self.box_width, linear, self.per_image, along, self.lines])
     }
 }
 
 /// Bytes of a box of rows, up to where the next one may begin.
-fn box_bytes([lines, across]: [usize; 2], row: usize) -> usize {
-    (lines * across * row).next_multiple_of(ALIGNMENT)
+fn box_bytes([lines, box_width]: [usize; 2], row: usize) -> usize {
+    (lines * box_width * row).next_multiple_of(ALIGNMENT)
 }
 
 /// Channels out of a block: as few blocks as possible, and of those the narrowest.
 fn columns(outputs: usize) -> usize {
     [16, 32, 64, 96, 128].into_iter().min_by_key(|&n| (outputs.div_ceil(n), n)).unwrap_or(128)
+}
+
+/// Taps that are copied at a time: a row of the kernel where its weights are few.
+fn taps_at_once(kernel: usize, columns: usize, row: usize) -> usize {
+    if kernel == 3 && columns * row * 3 <= STEP_BYTES { 3 } else { 1 }
+}
+
+/// The name of the kernel for blocks of so many channels out that copies so many bytes of channels at a time.
+pub(super) fn conv_kernel(precision: Precision, kernel: usize, columns: usize, row: usize) -> String {
+    let taps = taps_at_once(kernel, columns, row);
+    format!("conv_wgmma<{}, {kernel}, {taps}, {columns}, {row}>", precision.name())
 }
 
 /// How a convolution's blocks use their shared memory.
@@ -99,10 +115,10 @@ impl Plan {
         let (columns, bytes) = (columns(shape.outputs), shape.inputs * element.size());
         // Long chunks leave no room for long rows.
         let row = if bytes.is_multiple_of(128) && !units.linear { 128 } else { 64 };
-        let taps = if shape.kernel == 3 && columns * row * 3 <= STEP_BYTES { 3 } else { 1 };
-        let (slot, pair) = (taps * columns * row, 2 * box_bytes([units.lines, units.across], row));
+        let taps = taps_at_once(shape.kernel, columns, row);
+        let (slot, pair) = (taps * columns * row, 2 * box_bytes([units.lines, units.box_width], row));
         let all = shape.taps() / taps * bytes.div_ceil(row);
-        let room = |blocks: usize| shared / blocks - BESIDES;
+        let room = |blocks: usize| shared / blocks - RESERVED;
         let fits = |blocks: &usize| all <= SLOTS && all * slot + 2 * pair <= room(*blocks);
         let (occupancy, slots) = match (if columns <= 32 { [3, 2] } else { [2, 2] }).iter().find(|b| fits(b))
         {
@@ -151,7 +167,7 @@ impl Cuda {
             row,
         };
         let args = [
-            self.image_map(shape, shape.inputs, x, [units.lines, units.across], row),
+            self.image_map(shape, shape.inputs, x, [units.lines, units.box_width], row),
             self.tensor_map(weight, weights),
             optional(epilogue.bias),
             optional(epilogue.residual),
@@ -166,7 +182,7 @@ impl Cuda {
             Arg::size(slots),
             Arg::size(buffers),
         ];
-        let kernel = format!("conv_wgmma<{}, {}, {columns}, {row}>", self.precision().name(), shape.kernel);
+        let kernel = conv_kernel(self.precision(), shape.kernel, columns, row);
         self.launch(&kernel, Grid { shared, ..Grid::blocks(blocks, blocks_y, 1) }, &args);
     }
 
@@ -176,17 +192,17 @@ impl Cuda {
         shape: ConvShape,
         channels: usize,
         image: &Tensor,
-        [lines, across]: [usize; 2],
+        [lines, box_width]: [usize; 2],
         row: usize,
     ) -> Arg {
         let (sizes, at_once) =
             ([channels, shape.width, shape.height, shape.batch], row / image.element().size());
-        self.tensor_map(buffer(image), Boxes { sizes: &sizes, of: &[at_once, across, lines, 1], row })
+        self.tensor_map(buffer(image), Boxes { sizes: &sizes, of: &[at_once, box_width, lines, 1], row })
     }
 
     /// Whether the kernel for Hopper takes the gradient of a convolution's weights.
     pub(super) fn takes_hopper_weight(&self, shape: ConvShape) -> bool {
-        let channels = [shape.inputs, shape.outputs].iter().all(|size| size.is_multiple_of(32));
+        let channels = [shape.inputs, shape.outputs].iter().all(|size| size.is_multiple_of(NARROW_CHANNELS));
         self.hopper() && self.precision() != Precision::F32 && shape.kernel == 3 && channels
     }
 
@@ -199,15 +215,18 @@ impl Cuda {
         bias: bool,
     ) -> (Tensor, Option<Tensor>) {
         let (inputs, outputs) = (shape.inputs, shape.outputs);
-        let narrow = !(inputs.is_multiple_of(64) && outputs.is_multiple_of(64));
+        let narrow = !(inputs.is_multiple_of(WIDE_CHANNELS) && outputs.is_multiple_of(WIDE_CHANNELS));
         let (units, tf32) = (Units::squares(shape), self.precision() == Precision::Tf32);
         // Units of a step, parts of each block's sums, channels of a block.
-        let (at_once, parts_each, channels) = if narrow { (2, 2, 32) } else { (1, 1, 64) };
+        let (at_once, parts_each, channels) = match narrow {
+            true => (NARROW_UNITS, 2, NARROW_CHANNELS),
+            false => (WIDE_UNITS, 1, WIDE_CHANNELS),
+        };
         // In tf32 a row has half of 64 channels, and the gradient lies there twice.
         let (row, halves, copies) = if tf32 { (128, channels / 32, 2) } else { (2 * channels, 1, 1) };
-        let (x_box, dy_box) = ([units.lines, units.across], [8, 8]);
+        let (x_box, dy_box) = ([units.lines, units.box_width], [8, 8]);
         let bytes = at_once * halves * (box_bytes(x_box, row) + copies * box_bytes(dy_box, row));
-        let slots = ((HOPPER_SHARED - BESIDES) / bytes).min(WEIGHT_SLOTS);
+        let slots = ((HOPPER_SHARED - RESERVED) / bytes).min(WEIGHT_SLOTS);
         let [blocks_y, blocks_z] = [inputs / channels, outputs / channels];
         let steps = (shape.batch * units.per_image).div_ceil(at_once);
         let splits = (self.multiprocessors() / (blocks_y * blocks_z)).clamp(1, steps);
@@ -252,13 +271,13 @@ mod tests {
         {
             let units = Units::new(shape(height, width));
             // A box may be no larger in any direction.
-            assert!(units.across <= 256 && units.lines <= 256, "{height}x{width}: {units:?}");
+            assert!(units.box_width <= 256 && units.lines <= 256, "{height}x{width}: {units:?}");
             if units.linear {
                 // The last line's two further columns need not be there.
                 assert!(units.per_image * 64 + 2 >= height * (width + 2), "{height}x{width}: {units:?}");
                 // A unit may begin anywhere in a line.
-                let last = units.across - 1 + 64 + 2 * units.across + 2;
-                assert!(units.lines * units.across >= last, "{height}x{width}: {units:?}");
+                let last = units.box_width - 1 + 64 + 2 * units.box_width + 2;
+                assert!(units.lines * units.box_width >= last, "{height}x{width}: {units:?}");
             } else {
                 assert_eq!(units.per_image, height.div_ceil(8) * width.div_ceil(8));
             }

@@ -51,11 +51,9 @@ impl Images for Cuda {
         self.run_conv_weight(shape, x, dy, bias)
     }
 
-    fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>) -> Tensor {
+    fn resize(&self, shape: ResizeShape, x: &Tensor, beside: Option<&Tensor>, to: Shape) -> Tensor {
         let more = beside.map_or(0, |beside| beside.shape().last());
-        let (channels, [height, width]) = (shape.channels, shape.to);
-        let to = Shape::from([shape.batch, height, width, channels + more]);
-        let (out, v) = (self.empty(to, x.element()), vector(channels).min(vector(more)));
+        let (out, v) = (self.empty(to, x.element()), vector(shape.channels).min(vector(more)));
         let mut args = vec![arg(x), optional(beside), arg(&out)];
         args.extend(sizes_of(shape));
         args.push(Arg::size(more));
@@ -86,13 +84,11 @@ impl Images for Cuda {
         out
     }
 
-    fn concat_channels(&self, images: &[&Tensor]) -> Tensor {
+    fn concat_channels(&self, images: &[&Tensor], shape: Shape) -> Tensor {
         let first = images[0];
         let same = images.iter().all(|image| image.element() == first.element());
         let common = if same { first.element() } else { Element::F32 };
-        let [batch, height, width, _] = first.shape().image("concat");
-        let total = images.iter().map(|image| image.shape().last()).sum();
-        let out = self.empty(Shape::from([batch, height, width, total]), common);
+        let out = self.empty(shape, common);
         let mut at = 0;
         for &image in images {
             let count = image.shape().last();
@@ -102,17 +98,16 @@ impl Images for Cuda {
         out
     }
 
-    fn slice_channels(&self, image: &Tensor, first: usize, count: usize) -> Tensor {
-        let [batch, height, width, _] = image.shape().image("slice");
-        let out = self.empty(Shape::from([batch, height, width, count]), image.element());
-        self.copy_channels(image, first, &out, 0, count);
+    fn slice_channels(&self, image: &Tensor, first: usize, shape: Shape) -> Tensor {
+        let out = self.empty(shape, image.element());
+        self.copy_channels(image, first, &out, 0, shape.last());
         out
     }
 
-    fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool) -> Tensor {
-        let [batch, height, width, channels] = x.shape().image("sample bias");
-        let (samples, pixels, v) = (bias.shape()[0], height * width, vector(channels));
-        let out = self.empty(Shape::from([samples, height, width, channels]), x.element());
+    fn add_sample_bias(&self, x: &Tensor, bias: &Tensor, relu: bool, shape: Shape) -> Tensor {
+        let [samples, height, width, channels] = shape.image("sample bias");
+        let (batch, pixels, v) = (x.shape()[0], height * width, vector(channels));
+        let out = self.empty(shape, x.element());
         let args = [
             arg(x),
             arg(bias),
@@ -128,10 +123,10 @@ impl Images for Cuda {
         out
     }
 
-    fn sum_repeats(&self, x: &Tensor, repeats: usize) -> Tensor {
-        let [samples, height, width, channels] = x.shape().image("sum of repeats");
-        let (batch, size) = (samples / repeats, height * width * channels);
-        let out = self.empty(Shape::from([batch, height, width, channels]), x.element());
+    fn sum_repeats(&self, x: &Tensor, repeats: usize, shape: Shape) -> Tensor {
+        let [batch, height, width, channels] = shape.image("sum of repeats");
+        let size = height * width * channels;
+        let out = self.empty(shape, x.element());
         let args = [arg(x), arg(&out), Arg::count(batch), Arg::size(repeats), Arg::count(size)];
         self.launch(&format!("sum_repeats<{}>", name(x.element())), Grid::over(batch * size), &args);
         out
@@ -150,7 +145,7 @@ impl Images for Cuda {
         let (v, pixels) = (vector(channels), shape.volume() / rows.shape().volume().max(1));
         let mut args = vec![arg(rows), arg(&out), Arg::Float(1.0 / divisor), Arg::count(batch)];
         args.extend([Arg::count(pixels), Arg::size(channels)]);
-        let kernel = format!("spread_pixels<{}, {v}>", name(to));
+        let kernel = format!("broadcast_pixels<{}, {v}>", name(to));
         self.launch(&kernel, Grid::over(batch * pixels * channels / v), &args);
         out
     }

@@ -133,10 +133,12 @@ pub(crate) struct Grid {
 
 /// Threads of a block that takes a whole row, or a whole image.
 pub(super) const LONG_BLOCK: usize = 1024;
+/// Warps of any other block.
+pub(super) const WARPS: usize = 8;
 
 impl Grid {
     pub fn blocks(x: usize, y: usize, z: usize) -> Self {
-        Self { blocks: [x, y, z], threads: [256, 1], shared: 0 }
+        Self { blocks: [x, y, z], threads: [32 * WARPS, 1], shared: 0 }
     }
 
     /// Enough blocks for `units` of work, one per thread, up to what a loop over them keeps busy.
@@ -155,7 +157,7 @@ impl Grid {
 
     /// A warp per row.
     pub fn warps(rows: usize) -> Self {
-        Self::blocks(rows.div_ceil(8).max(1), 1, 1)
+        Self::blocks(rows.div_ceil(WARPS).max(1), 1, 1)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Rows of values: sums, distances, softmax, and rows by their numbers.
 
-use super::launch::{LONG_BLOCK, name};
+use super::launch::{LONG_BLOCK, name, within};
 use super::tensors::arg;
-use super::{Arg, Buffer, Cuda, Grid};
+use super::{Arg, Buffer, Cuda, Grid, fail};
 use crate::backend::{Distance, Element, Memory, Rows};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
@@ -44,7 +44,10 @@ impl Cuda {
     }
 
     fn upload_indices(&self, indices: &[usize]) -> Buffer {
-        let number = |&index: &usize| u32::try_from(index).expect("a row below 2³²");
+        let number = |&index: &usize| {
+            within("the number of a row", index, u32::MAX as usize).unwrap_or_else(|error| fail(error));
+            index as u32
+        };
         let indices: Vec<u32> = indices.iter().map(number).collect();
         Buffer::upload(self, bytemuck::cast_slice(&indices))
     }
@@ -60,7 +63,7 @@ impl Rows for Cuda {
         let (rows, count) = (values.shape().volume(), shape.volume());
         let mut args = vec![arg(values), arg(&out), Arg::Float(factor as f32)];
         args.extend([Arg::count(rows), Arg::count(count / rows.max(1))]);
-        self.launch(&format!("spread_rows<{}>", name(to)), Grid::over(count.div_ceil(8)), &args);
+        self.launch(&format!("broadcast_rows<{}>", name(to)), Grid::over(count.div_ceil(8)), &args);
         out
     }
 
@@ -135,7 +138,7 @@ impl Rows for Cuda {
         let (taken, indices) = (indices.len(), self.upload_indices(indices));
         let mut args = vec![arg(dy), indices.arg(), arg(&dx), Arg::size(taken)];
         args.extend([Arg::count(shape[0]), Arg::count(size)]);
-        let kernel = format!("gather_rows_backward<{}>", name(dy.element()));
+        let kernel = format!("scatter_rows<{}>", name(dy.element()));
         self.launch(&kernel, Grid::over(shape.volume()), &args);
         dx
     }

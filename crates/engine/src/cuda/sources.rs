@@ -1,9 +1,10 @@
 //! The kernels' sources, which instances a precision needs, and the numbers that they share with launches.
 
-use super::launch::{LONG_BLOCK, Precision};
+use super::launch::{LONG_BLOCK, Precision, WARPS};
 use super::values::numbered;
-use super::{conv, conv_hopper, products, resident, training};
-use crate::backend::{Binary, Distance, Unary};
+use super::{conv, conv_hopper, products, resident, tensors, training};
+use crate::backend::{Binary, Distance, LEAST_LENGTH, Unary};
+use crate::views::PACKED;
 
 const PRELUDE: &str = include_str!("kernels/prelude.cuh");
 const WGMMA: &str = include_str!("kernels/wgmma.cuh");
@@ -16,8 +17,17 @@ pub(super) struct Source {
     pub kernels: Vec<String>,
 }
 
-/// The numbers that launches and kernels share, by source file.
-pub(super) fn constants(source: &str) -> Vec<(&'static str, i32)> {
+/// The numbers that launches and kernels share, by source file, as a kernel's source would have them.
+pub(super) fn constants(source: &str) -> Vec<(&'static str, String)> {
+    let mut constants: Vec<_> =
+        integers(source).into_iter().map(|(name, value)| (name, value.to_string())).collect();
+    if source == "reduce.cu" {
+        constants.push(("LEAST_LENGTH", format!("{LEAST_LENGTH:e}f")));
+    }
+    constants
+}
+
+fn integers(source: &str) -> Vec<(&'static str, i32)> {
     let unary = |operation| numbered(operation).0;
     let sizes = |sizes: &[(&'static str, usize)]| -> Vec<_> {
         sizes.iter().map(|&(name, size)| (name, size as i32)).collect()
@@ -26,7 +36,11 @@ pub(super) fn constants(source: &str) -> Vec<(&'static str, i32)> {
         "conv.cu" => {
             sizes(&[("ROW", conv::ROW), ("TILE", conv::TILE.tile), ("RESULT_PADDING", conv::RESULT_PADDING)])
         }
-        "conv_narrow.cu" => sizes(&[("ROW", conv::ROW), ("MOST_HALO", conv::LARGE_TILE.halo)]),
+        "conv_narrow.cu" => sizes(&[
+            ("ROW", conv::ROW),
+            ("MOST_HALO", conv::LARGE_TILE.halo),
+            ("OUTPUTS", conv::NARROW_OUTPUTS),
+        ]),
         "conv_weight.cu" => sizes(&[
             ("TILE", conv::TILE.tile),
             ("BF16_PADDING", conv::BF16_PADDING),
@@ -34,22 +48,29 @@ pub(super) fn constants(source: &str) -> Vec<(&'static str, i32)> {
         ]),
         "conv_wgmma.cu" => sizes(&[
             ("ALIGNMENT", conv_hopper::ALIGNMENT),
-            ("STEP_BYTES", conv_hopper::STEP_BYTES),
             ("BUFFERS", conv_hopper::BUFFERS),
             ("SLOTS", conv_hopper::SLOTS),
         ]),
         "conv_weight_wgmma.cu" => sizes(&[
             ("ALIGNMENT", conv_hopper::ALIGNMENT),
-            ("ACROSS", conv_hopper::ACROSS),
+            ("BOX_WIDTH", conv_hopper::BOX_WIDTH),
             ("SLOTS", conv_hopper::WEIGHT_SLOTS),
             ("THREADS", conv_hopper::BF16_THREADS),
+            ("WIDE_CHANNELS", conv_hopper::WIDE_CHANNELS),
+            ("WIDE_UNITS", conv_hopper::WIDE_UNITS),
+            ("NARROW_CHANNELS", conv_hopper::NARROW_CHANNELS),
+            ("NARROW_UNITS", conv_hopper::NARROW_UNITS),
         ]),
         "conv_weight_tf32.cu" => sizes(&[
             ("ALIGNMENT", conv_hopper::ALIGNMENT),
-            ("ACROSS", conv_hopper::ACROSS),
+            ("BOX_WIDTH", conv_hopper::BOX_WIDTH),
             ("SLOTS", conv_hopper::WEIGHT_SLOTS),
             ("THREADS", conv_hopper::TF32_THREADS),
             ("NARROW_THREADS", conv_hopper::NARROW_TF32_THREADS),
+            ("WIDE_CHANNELS", conv_hopper::WIDE_CHANNELS),
+            ("WIDE_UNITS", conv_hopper::WIDE_UNITS),
+            ("NARROW_CHANNELS", conv_hopper::NARROW_CHANNELS),
+            ("NARROW_UNITS", conv_hopper::NARROW_UNITS),
         ]),
         "elementwise.cu" => vec![
             ("ADD", Binary::Add as i32),
@@ -69,6 +90,7 @@ pub(super) fn constants(source: &str) -> Vec<(&'static str, i32)> {
         ],
         "images.cu" => vec![
             ("LONG_BLOCK", LONG_BLOCK as i32),
+            ("PACKED", PACKED as i32),
             ("RANGE", resident::RANGE),
             ("Z_SCORE", resident::Z_SCORE),
         ],
@@ -76,7 +98,10 @@ pub(super) fn constants(source: &str) -> Vec<(&'static str, i32)> {
             ("BINARY_CROSS_ENTROPY", Distance::BinaryCrossEntropy as i32),
             ("SQUARED_ERROR", Distance::SquaredError as i32),
             ("SUMS", training::SUMS as i32),
+            ("COLUMNS", tensors::COLUMNS as i32),
+            ("LINES", tensors::LINES as i32),
         ],
+        "norm.cu" => sizes(&[("WARPS", WARPS)]),
         "matmul.cu" => sizes(&[("TILE", products::TILE), ("FEW", products::FEW)]),
         "optim.cu" => sizes(&[("PIECE", training::PIECE)]),
         _ => Vec::new(),
@@ -114,9 +139,9 @@ pub(super) fn sources(precision: Precision, hopper: bool) -> Vec<Source> {
     }
     let masks: Vec<String> =
         masks.iter().flat_map(|types| [1, 8].map(|v| format!("mask_and_sum<{types}, {v}>"))).collect();
-    let convs = |taps: usize| [32, 64, 128].map(|n| format!("conv<{p}, {taps}, {n}>")).to_vec();
+    let convs = |taps: usize| [32, 64, 128].map(|n| conv::conv_kernel(precision, taps, n)).to_vec();
     let weights = |taps: usize| {
-        ["16, 32", "32, 32", "64, 64"].map(|tile| format!("conv_weight<{p}, {taps}, {tile}>")).to_vec()
+        [[16, 32], [32, 32], [64, 64]].map(|tile| conv::weight_kernel(precision, taps, tile)).to_vec()
     };
     let source = |name, parts: &[&str], kernels: Vec<Vec<String>>| Source {
         name,
@@ -145,8 +170,8 @@ pub(super) fn sources(precision: Precision, hopper: bool) -> Vec<Source> {
             "elementwise.cu",
             &[PRELUDE, elementwise],
             vec![
-                typed(&["binary", "unary", "unary_backward", "fill", "spread_rows"]),
-                typed(&["gather_rows", "gather_rows_backward", "sum_repeats"]),
+                typed(&["binary", "unary", "unary_backward", "fill", "broadcast_rows"]),
+                typed(&["gather_rows", "scatter_rows", "sum_repeats"]),
                 plain(&["transpose"]),
                 casts,
             ],
@@ -154,13 +179,18 @@ pub(super) fn sources(precision: Precision, hopper: bool) -> Vec<Source> {
         source(
             "elementwise.cu",
             &[PRELUDE, elementwise],
-            vec![vectors(&["copy_channels", "sample_bias", "spread_pixels", "resize", "resize_backward"])],
+            vec![vectors(&["copy_channels", "sample_bias", "broadcast_pixels", "resize", "resize_backward"])],
         ),
         source(
             "images.cu",
             &[PRELUDE, include_str!("kernels/images.cu")],
             vec![
-                plain(&["gather_images<float>", "gather_images<unsigned char>", "adjust_images", "widen"]),
+                plain(&[
+                    "gather_images<float>",
+                    "gather_images<unsigned char>",
+                    "adjust_images",
+                    "cast_bytes",
+                ]),
                 plain(&["mean_of_views", "raise_masks", "pack_masks"]),
             ],
         ),
@@ -204,7 +234,7 @@ pub(super) fn sources(precision: Precision, hopper: bool) -> Vec<Source> {
 
 /// The kernels of GPUs with matrix products of a warpgroup.
 fn of_hopper(precision: Precision) -> Vec<Source> {
-    let (p, common) = (precision.name(), [PRELUDE, TENSOR_CORE, WGMMA].concat());
+    let common = [PRELUDE, TENSOR_CORE, WGMMA].concat();
     let conv = |kernels: Vec<String>| Source {
         name: "conv_wgmma.cu",
         text: [&common, include_str!("kernels/conv_wgmma.cu")].concat(),
@@ -217,7 +247,7 @@ fn of_hopper(precision: Precision) -> Vec<Source> {
     let kernels = |n: usize| {
         [3, 1]
             .into_iter()
-            .flat_map(|k| [64, 128].map(|row| format!("conv_wgmma<{p}, {k}, {n}, {row}>")))
+            .flat_map(|k| [64, 128].map(|row| conv_hopper::conv_kernel(precision, k, n, row)))
             .collect()
     };
     let mut sources: Vec<Source> = [16, 32, 64, 96, 128].map(|n| conv(kernels(n))).into();
@@ -301,9 +331,12 @@ mod tests {
             assert_eq!(undefined(&source.text), given, "{}", source.name);
             // Smaller numbers stand for other things, too.
             let (code, _) = code_and_macros(&source.text);
-            for (name, value) in constants.into_iter().filter(|(_, value)| *value > 256) {
-                let literal = value.to_string();
-                assert!(!tokens(&code).contains(&literal.as_str()), "{}: {literal} is {name}", source.name);
+            for (name, literal) in constants {
+                if literal.parse::<i32>().is_ok_and(|value| value <= 256) {
+                    continue;
+                }
+                let is_there = tokens(&code).windows(tokens(&literal).len()).any(|t| t == tokens(&literal));
+                assert!(!is_there, "{}: {literal} is {name}", source.name);
             }
         }
     }

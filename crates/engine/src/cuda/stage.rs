@@ -99,7 +99,7 @@ impl Stage {
         let [_, part] = self.parts;
         self.take(part, shape.into(), 1, |from, out, count| {
             let args = [Arg::Pointer(from), out.arg(), Arg::count(count)];
-            self.cuda.launch("widen", Grid::over(count), &args);
+            self.cuda.launch("cast_bytes", Grid::over(count), &args);
         })
     }
 

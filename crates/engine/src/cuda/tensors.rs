@@ -21,6 +21,10 @@ pub(super) fn optional(tensor: Option<&Tensor>) -> Arg {
     tensor.map_or(Arg::NULL, arg)
 }
 
+/// Sums that a block of `sum_parts` makes, and the most lines of threads that share the parts of each.
+pub(super) const COLUMNS: usize = 32;
+pub(super) const LINES: usize = 32;
+
 /// How many channels a thread takes at once.
 pub(super) fn vector(channels: usize) -> usize {
     if channels.is_multiple_of(8) { 8 } else { 1 }
@@ -62,17 +66,16 @@ impl Memory for Cuda {
             tensors.iter().map(|&tensor| self.cast(tensor.clone(), Element::F32)).collect();
         let mut values: Vec<Vec<f32>> =
             tensors.iter().map(|tensor| vec![0.0; tensor.shape().volume()]).collect();
-        let parts = tensors
-            .iter()
-            .zip(&mut values)
-            .map(|(tensor, values)| (self.own(buffer(tensor)), bytemuck::cast_slice_mut(&mut values[..])));
+        let parts = tensors.iter().zip(&mut values).map(|(tensor, values)| {
+            (self.address_of(buffer(tensor)), bytemuck::cast_slice_mut(&mut values[..]))
+        });
         self.download(&mut parts.collect::<Vec<_>>());
         values
     }
 
     fn join(&self, parts: Vec<(usize, Tensor)>, len: usize) -> Tensor {
         let out = self.full(Shape::from([len]), 0.0);
-        let to = self.own(buffer(&out));
+        let to = self.address_of(buffer(&out));
         let place = |(first, part)| (to + 4 * first as u64, self.cast(part, Element::F32));
         self.sum_to(&parts.into_iter().map(place).collect::<Vec<_>>());
         out
@@ -101,7 +104,7 @@ impl Memory for Cuda {
 
 impl Cuda {
     /// The address of a buffer. Panics where it is another device's.
-    pub(super) fn own(&self, buffer: &Buffer) -> u64 {
+    pub(super) fn address_of(&self, buffer: &Buffer) -> u64 {
         assert_eq!(buffer.cuda().identity(), self.identity(), "{OTHER_DEVICE}");
         buffer.pointer()
     }
@@ -150,8 +153,9 @@ impl Cuda {
         [segments, parts, size]: [usize; 3],
         factor: f32,
     ) {
-        let lanes = if parts > 64 && size < 8192 { 32 } else { 8 };
-        let grid = Grid { threads: [32, lanes], ..Grid::blocks(size.div_ceil(32) * segments, 1, 1) };
+        let lines = if parts > 64 && size < 8192 { LINES } else { 8 };
+        let blocks = size.div_ceil(COLUMNS) * segments;
+        let grid = Grid { threads: [COLUMNS, lines], ..Grid::blocks(blocks, 1, 1) };
         let args = [partial, out, Arg::size(parts), Arg::count(size), Arg::Float(factor)];
         self.launch("sum_parts", grid, &args);
     }

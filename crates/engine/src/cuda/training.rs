@@ -74,11 +74,11 @@ impl Cuda {
     fn sum_all(&self, tensors: &[Tensor]) {
         let unsummed = tensors.iter().map(buffer).filter_map(|held| {
             let parts = held.take_parts()?;
-            Some((parts.partial, parts.count, held.len(), self.own(held)))
+            Some((parts.partial, parts.count, held.len(), self.address_of(held)))
         });
         let (kept, rows): (Vec<Buffer>, Vec<_>) = unsummed
             .map(|(partial, count, size, out)| {
-                let row = (self.own(&partial), count, size, out);
+                let row = (self.address_of(&partial), count, size, out);
                 (partial, row)
             })
             .unzip();
@@ -95,11 +95,11 @@ impl Cuda {
             let (at, count) = match held.take_parts() {
                 Some(parts) => {
                     let Parts { partial, count } = *parts;
-                    let at = self.own(&partial);
+                    let at = self.address_of(&partial);
                     kept.push(partial);
                     (at, count)
                 }
-                None => (self.own(held), 1),
+                None => (self.address_of(held), 1),
             };
             (at, count, held.len(), *out)
         };
@@ -140,9 +140,9 @@ impl Training for Cuda {
                 [_, _, inputs, outputs] => [inputs as u32, outputs as u32],
                 _ => [1, 1],
             };
-            let [m, v] = [m, v].map(|tensor| self.own(tensor.gpu_mut()));
+            let [m, v] = [m, v].map(|tensor| self.address_of(tensor.gpu_mut()));
             let value = value.gpu_unshared();
-            let (casts, value) = (value.cast_pointers(), self.own(value));
+            let (casts, value) = (value.cast_pointers(), self.address_of(value));
             table.push(Trained { value, m, v, gradient: 0, count, rate, decay, casts, channels });
             gradients.push(gradient);
         }
@@ -150,7 +150,7 @@ impl Training for Cuda {
         table
             .iter_mut()
             .zip(&gradients)
-            .for_each(|(row, gradient)| row.gradient = self.own(buffer(gradient)));
+            .for_each(|(row, gradient)| row.gradient = self.address_of(buffer(gradient)));
         let work = Work::new(self, &table);
         let partial = self.floats([work.count]);
         self.launch("gradient_squares", work.grid(), &[work.args(), vec![arg(&partial)]].concat());
@@ -167,7 +167,7 @@ impl Training for Cuda {
     fn lerp(&self, pairs: Vec<(&mut Tensor, &Tensor)>, share: f32) {
         let row = |(a, b): (&mut Tensor, &Tensor)| {
             let count = a.shape().volume() as i64;
-            let (value, gradient) = (self.own(a.gpu_mut()), self.own(buffer(b)));
+            let (value, gradient) = (self.address_of(a.gpu_mut()), self.address_of(buffer(b)));
             Trained { value, gradient, count, ..bytemuck::Zeroable::zeroed() }
         };
         let table: Vec<Trained> = pairs.into_iter().map(row).collect();

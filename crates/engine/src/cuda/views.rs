@@ -5,8 +5,9 @@ use super::tensors::arg;
 use super::{Arg, Buffer, Cuda, Grid};
 use crate::backend::{Element, Memory, Views};
 use crate::cuda::Pick;
+use crate::shape::Shape;
 use crate::tensor::Tensor;
-use crate::views::{InverseViews, NEAR_HIGHEST, PACKED, Placement, WORD};
+use crate::views::{InverseViews, NEAR_HIGHEST, PACKED, Placement};
 
 impl Views for Cuda {
     fn move_images(&self, x: &Tensor, placements: &[Placement]) -> Tensor {
@@ -24,15 +25,21 @@ impl Views for Cuda {
         )
     }
 
-    fn mean_of_views(&self, outputs: &Tensor, ways: &InverseViews, before: Option<Tensor>) -> Tensor {
+    fn mean_of_views(
+        &self,
+        outputs: &Tensor,
+        inverse: &InverseViews,
+        before: Option<Tensor>,
+        shape: Shape,
+    ) -> Tensor {
         let outputs = self.cast(outputs.clone(), Element::F32);
-        let [count, height, width, channels] = outputs.shape().image("the mean of views");
-        let InverseViews { back, views, repeats } = ways;
+        let [_, height, width, channels] = shape.image("the mean of views");
+        let InverseViews { back, views, repeats } = inverse;
         let adds = before.is_some();
         let (before, mean) = match before {
             Some(before) => self.reusable(self.cast(before, Element::F32)),
             None => {
-                let mean = self.floats([count / views.len(), height, width, channels]);
+                let mean = self.floats(shape);
                 (mean.clone(), mean)
             }
         };
@@ -41,7 +48,7 @@ impl Views for Cuda {
             .map(|&Placement { from: [x, y], matrix: [[a, b], [c, d]] }| [x, y, a, b, c, d])
             .collect();
         let table = Buffer::upload(self, bytemuck::cast_slice(&table));
-        let total = mean.shape().volume();
+        let total = shape.volume();
         let mut args = vec![arg(&outputs), table.arg(), arg(&before), arg(&mean)];
         args.extend([back.len(), views.start, views.len(), *repeats, height, width, channels].map(Arg::size));
         args.extend([Arg::flag(adds), Arg::count(total)]);
@@ -49,12 +56,10 @@ impl Views for Cuda {
         mean
     }
 
-    fn pack_masks(&self, logits: &Tensor, with_pixels: bool) -> [Tensor; 2] {
+    fn pack_masks(&self, logits: &Tensor, with_pixels: bool, shape: Shape) -> [Tensor; 2] {
         let logits = self.cast(logits.clone(), Element::F32);
         let [masks, height, width, channels] = logits.shape().image("masks");
-        let (pixels, classes) = (height * width, (channels - 1).max(1));
-        let words = pixels.div_ceil(WORD);
-        let packed = self.floats([masks, classes, words * (WORD / PACKED)]);
+        let (pixels, packed) = (height * width, self.floats(shape));
         let fault = self.full([1].into(), 0.0);
         // What is added to the logits of each mask's classes.
         let raised = self.full([masks].into(), 0.0);
@@ -64,7 +69,7 @@ impl Views for Cuda {
             self.launch("raise_masks", Grid::blocks(masks, 1, 1), &args);
         }
         // A warp packs 32 neighbours.
-        let runs = words * (WORD / 32);
+        let runs = shape.last() * PACKED / 32;
         let mut args = vec![arg(&logits), arg(&raised), arg(&packed), arg(&fault)];
         args.extend([Arg::count(masks), Arg::count(runs), Arg::count(pixels), Arg::size(channels)]);
         self.launch("pack_masks", Grid::over(masks * runs * 32), &args);

@@ -9,6 +9,7 @@
 
 use super::{Operation, with_parts};
 use crate::backend::Element;
+use crate::shape::Shape;
 use crate::tape::Var;
 use crate::tape::flow::Flow;
 use crate::tensor::Tensor;
@@ -43,30 +44,37 @@ impl Var {
     fn sample_bias(&self, bias: &Self, relu: bool) -> Self {
         let repeats = self.biases_of_image(bias, "add_sample_bias");
         let backend = self.backend();
-        let wide_bias = backend.cast(bias.tensor().clone(), Element::F32);
-        let out = backend.add_sample_bias(self.tensor(), &wide_bias, relu);
-        let (y, given) = (relu.then(|| out.clone()), self.tensor().element());
-        Self::record(&[self, bias], out, SampleBias { samples: bias.shape()[0], repeats, given, y })
+        let bias_f32 = backend.cast(bias.tensor().clone(), Element::F32);
+        let (samples, from) = (bias.shape()[0], self.shape());
+        let shape = Shape::from([samples, from[1], from[2], from[3]]);
+        let out = backend.add_sample_bias(self.tensor(), &bias_f32, relu, shape);
+        let (y, operand_type) = (relu.then(|| out.clone()), self.tensor().element());
+        Self::record(&[self, bias], out, SampleBias { from, samples, repeats, operand_type, y })
     }
 }
 
 pub(crate) struct SampleBias {
+    /// The images' shape.
+    from: Shape,
     samples: usize,
     /// K.
     repeats: usize,
     /// The images' type.
-    given: Element,
+    operand_type: Element,
     /// The result, where it is a relu's.
     y: Option<Tensor>,
 }
 
 impl Operation for SampleBias {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         with_parts("sample bias".into(), &[("relu", self.y.is_some())])
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        self.y.iter().collect()
+        let Self { from: _, samples: _, repeats: _, operand_type: _, y } = self;
+        y.iter().collect()
     }
 
     fn relu_result(&self) -> Option<&Tensor> {
@@ -74,13 +82,13 @@ impl Operation for SampleBias {
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { samples, repeats, given, y } = self;
+        let Self { from, samples, repeats, operand_type, y } = self;
         let (mask, segments) = (flow.mask(y.as_ref()), flow.wants(1).then_some(samples));
-        let (dy, sums) = flow.device().backend().mask_and_sum(dy, mask, given, segments);
+        let (dy, sums) = flow.device().backend().mask_and_sum(dy, mask, operand_type, segments);
         drop(y);
         if let Some(sums) = sums {
             flow.add(1, |_| sums);
         }
-        flow.add(0, |backend| if repeats == 1 { dy } else { backend.sum_repeats(&dy, repeats) });
+        flow.add(0, |backend| if repeats == 1 { dy } else { backend.sum_repeats(&dy, repeats, from) });
     }
 }

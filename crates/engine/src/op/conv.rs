@@ -75,9 +75,9 @@ impl Var {
         let (bias_values, residual_values) = (bias.map(Self::tensor), residual_values.as_ref());
         let epilogue = Epilogue { bias: bias_values, residual: residual_values, relu, mask: None };
         let out = backend.conv(shape, &x, weight.tensor(), false, epilogue, to);
-        let (given, y) = (self.tensor().element(), relu.then(|| out.clone()));
+        let (operand_type, y) = (self.tensor().element(), relu.then(|| out.clone()));
         let with = [bias.is_some(), residual.is_some()];
-        let op = Conv { shape, x, given, weight: weight.tensor().clone(), y, with };
+        let op = Conv { shape, x, operand_type, weight: weight.tensor().clone(), y, with };
         Self::record_optional(&[Some(self), Some(weight), bias, residual], out, op)
     }
 }
@@ -92,7 +92,7 @@ pub(crate) struct Conv {
     /// The image in the activations' type.
     x: Tensor,
     /// The image's own type, which its gradient has.
-    given: Element,
+    operand_type: Element,
     weight: Tensor,
     /// The result, where it is a relu's.
     y: Option<Tensor>,
@@ -101,6 +101,8 @@ pub(crate) struct Conv {
 }
 
 impl Operation for Conv {
+    const ACCUMULATES: bool = true;
+
     fn name(&self) -> String {
         let [bias, residual] = self.with;
         let name = format!("conv {0}x{0}", self.shape.kernel);
@@ -108,7 +110,8 @@ impl Operation for Conv {
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        [&self.x, &self.weight].into_iter().chain(&self.y).collect()
+        let Self { shape: _, x, operand_type: _, weight, y, with: _ } = self;
+        [x, weight].into_iter().chain(y).collect()
     }
 
     fn relu_result(&self) -> Option<&Tensor> {
@@ -116,7 +119,7 @@ impl Operation for Conv {
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { shape, x, given, weight, y, .. } = self;
+        let Self { shape, x, operand_type, weight, y, .. } = self;
         let device = flow.device();
         let backend = device.backend();
         // The weight's gradient makes the bias's on its way.
@@ -130,14 +133,15 @@ impl Operation for Conv {
         let mut weight_and_bias = None;
         flow.accumulate(|backend, accumulated, mask| {
             // What has already come is added as a residual, which spares a sweep.
-            let accumulated =
-                accumulated.map(|accumulated| backend.cast(accumulated.alone(backend), backend.activation()));
+            let accumulated = accumulated
+                .map(|accumulated| backend.cast(accumulated.into_tensor(backend), backend.activation()));
             let epilogue =
                 Epilogue { residual: accumulated.as_ref(), mask: mask.map(|_| &x), ..Epilogue::NONE };
             if !wants_weight {
-                return backend.conv(shape.reversed(), &dy, &weight, true, epilogue, given);
+                return backend.conv(shape.reversed(), &dy, &weight, true, epilogue, operand_type);
             }
-            let (dx, dw, db) = backend.conv_backward(shape, [&x, &dy, &weight], epilogue, given, wants_bias);
+            let (dx, dw, db) =
+                backend.conv_backward(shape, [&x, &dy, &weight], epilogue, operand_type, wants_bias);
             weight_and_bias = Some((dw, db));
             dx
         });

@@ -103,16 +103,23 @@ pub(crate) struct Arithmetic {
 }
 
 impl Operation for Arithmetic {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         self.name.into()
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        self.saved.iter().flatten().collect()
+        let Self { operation: _, name: _, saved } = self;
+        saved.iter().flatten().collect()
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         match (self.operation, self.saved) {
+            (Binary::Add, _) => {
+                flow.add(0, |_| dy.clone());
+                flow.add(1, |_| dy);
+            }
             (Binary::Sub, _) => {
                 flow.add(0, |_| dy.clone());
                 flow.add(1, |backend| backend.unary(Unary::Scale(-1.0), dy));
@@ -126,10 +133,8 @@ impl Operation for Arithmetic {
                 flow.add(0, |_| dx.clone());
                 flow.add(1, |backend| backend.binary(Binary::NegativeMul, dx, &quotient));
             }
-            _ => {
-                flow.add(0, |_| dy.clone());
-                flow.add(1, |_| dy);
-            }
+            (Binary::Mul | Binary::Div, None) => unreachable!("they keep what their gradients need"),
+            (Binary::NegativeMul, _) => unreachable!("a part of gradients, which no tape records"),
         }
     }
 }
@@ -141,6 +146,8 @@ pub(crate) struct Pointwise {
 }
 
 impl Operation for Pointwise {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         let name = match self.operation {
             Unary::Scale(_) => "scale",
@@ -155,7 +162,8 @@ impl Operation for Pointwise {
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        self.saved.iter().collect()
+        let Self { operation: _, saved } = self;
+        saved.iter().collect()
     }
 
     fn relu_result(&self) -> Option<&Tensor> {
@@ -167,8 +175,16 @@ impl Operation for Pointwise {
         let saved = if operation == Unary::Relu { flow.mask(saved.as_ref()) } else { saved.as_ref() };
         flow.add(0, |backend| match (operation, saved) {
             (Unary::Scale(_), _) => backend.unary(operation, dy),
-            (_, Some(saved)) => backend.unary_backward(operation, saved, dy),
-            (_, None) => dy,
+            (Unary::AddScalar(_), _) => dy,
+            // The operation after it has masked the gradient.
+            (Unary::Relu, None) => dy,
+            (Unary::Exp | Unary::Ln | Unary::Sigmoid | Unary::Relu, Some(saved)) => {
+                backend.unary_backward(operation, saved, dy)
+            }
+            (Unary::Exp | Unary::Ln | Unary::Sigmoid, None) => {
+                unreachable!("they keep what their gradients need")
+            }
+            (Unary::Exceeds(_), _) => unreachable!("a constant, which no tape records"),
         });
     }
 }
@@ -176,7 +192,15 @@ impl Operation for Pointwise {
 pub(crate) struct StraightThrough;
 
 impl Operation for StraightThrough {
-    const NAME: &'static str = "straight through";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "straight through".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |_| dy);

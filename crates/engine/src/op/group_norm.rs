@@ -93,13 +93,16 @@ pub(crate) struct GroupNorm {
 }
 
 impl Operation for GroupNorm {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         let name = format!("group norm of {}", self.shape.groups);
         with_parts(name, &[("residual", self.residual), ("relu", self.y.is_some())])
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        [&self.x, &self.scale, &self.statistics].into_iter().chain(&self.y).collect()
+        let Self { shape: _, x, scale, statistics, y, residual: _ } = self;
+        [x, scale, statistics].into_iter().chain(y).collect()
     }
 
     fn relu_result(&self) -> Option<&Tensor> {

@@ -29,13 +29,13 @@ impl Var {
             })
             .collect();
         let total = parts.iter().try_fold(0usize, |total, (count, _)| total.checked_add(*count));
-        assert!(
-            total.is_some(),
-            "concat_channels: {:?} channels are too many",
-            parts.iter().map(|(count, _)| count).collect::<Vec<_>>()
-        );
+        let Some(total) = total else {
+            let counts: Vec<usize> = parts.iter().map(|(count, _)| *count).collect();
+            panic!("concat_channels: {counts:?} channels are too many")
+        };
         let tensors: Vec<&Tensor> = images.iter().map(|image| image.tensor()).collect();
-        Self::record(images, first.backend().concat_channels(&tensors), Concat { parts })
+        let shape = Shape::from([batch, height, width, total]);
+        Self::record(images, first.backend().concat_channels(&tensors, shape), Concat { parts })
     }
 
     /// Chosen rows, in the order given; a row may be chosen several times.
@@ -51,7 +51,7 @@ impl Var {
         let mut out_shape = shape.to_vec();
         out_shape[0] = indices.len();
         let out = self.backend().gather_rows(self.tensor(), indices, Shape::from(&out_shape[..]));
-        let op = GatherRows { indices: indices.to_vec(), shape, given: self.tensor().element() };
+        let op = GatherRows { indices: indices.to_vec(), shape, operand_type: self.tensor().element() };
         Self::record(&[self], out, op)
     }
 
@@ -67,12 +67,20 @@ pub(crate) struct Concat {
 }
 
 impl Operation for Concat {
-    const NAME: &'static str = "concat channels";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "concat channels".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         let mut first = 0;
-        for (operand, (count, given)) in self.parts.into_iter().enumerate() {
-            flow.add_channels(operand, &dy, first, count, given);
+        for (operand, (count, operand_type)) in self.parts.into_iter().enumerate() {
+            flow.add_channels(operand, &dy, first, count, operand_type);
             first += count;
         }
     }
@@ -81,15 +89,23 @@ impl Operation for Concat {
 pub(crate) struct GatherRows {
     indices: Vec<usize>,
     shape: Shape,
-    given: Element,
+    operand_type: Element,
 }
 
 impl Operation for GatherRows {
-    const NAME: &'static str = "gather rows";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "gather rows".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { indices, shape, given } = self;
-        flow.add(0, |backend| backend.scatter_rows(&backend.cast(dy, given), &indices, shape));
+        let Self { indices, shape, operand_type } = self;
+        flow.add(0, |backend| backend.scatter_rows(&backend.cast(dy, operand_type), &indices, shape));
     }
 }
 
@@ -98,7 +114,15 @@ pub(crate) struct Reshape {
 }
 
 impl Operation for Reshape {
-    const NAME: &'static str = "reshape";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "reshape".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |_| dy.reshaped(self.from));

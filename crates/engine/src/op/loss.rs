@@ -131,10 +131,15 @@ pub(crate) struct Softmax {
 }
 
 impl Operation for Softmax {
-    const NAME: &'static str = "softmax";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "softmax".into()
+    }
 
     fn saved(&self) -> Vec<&Tensor> {
-        vec![&self.y]
+        let Self { y } = self;
+        vec![y]
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
@@ -148,10 +153,15 @@ pub(crate) struct CrossEntropy {
 }
 
 impl Operation for CrossEntropy {
-    const NAME: &'static str = "cross entropy";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "cross entropy".into()
+    }
 
     fn saved(&self) -> Vec<&Tensor> {
-        vec![&self.logits, &self.targets]
+        let Self { logits, targets } = self;
+        vec![logits, targets]
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
@@ -170,6 +180,8 @@ pub(crate) struct RowDistance {
 }
 
 impl Operation for RowDistance {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         match self.distance {
             Distance::BinaryCrossEntropy => "binary cross entropy".into(),
@@ -178,7 +190,8 @@ impl Operation for RowDistance {
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        vec![&self.x, &self.y]
+        let Self { distance: _, x, y, repeats: _ } = self;
+        vec![x, y]
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {

@@ -114,12 +114,15 @@ pub(crate) struct MatMul {
 }
 
 impl Operation for MatMul {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         with_parts(self.name.replace('_', " "), &[("bias", self.bias)])
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        vec![&self.a, &self.b]
+        let Self { a, b, transposed: _, sizes: _, name: _, bias: _ } = self;
+        vec![a, b]
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
@@ -142,7 +145,15 @@ impl Operation for MatMul {
 pub(crate) struct Transpose;
 
 impl Operation for Transpose {
-    const NAME: &'static str = "transpose";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "transpose".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| backend.transpose(&backend.cast(dy, Element::F32)));

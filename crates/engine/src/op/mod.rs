@@ -1,6 +1,6 @@
 //! The operations. Each stands in one file: its method of [`Var`](crate::Var) with formula and shape rule, what it
-//! saves when it is recorded, and its one backward pass. Both are written over [`Backend`](crate::backend::Backend), so that
-//! they hold on every device.
+//! saves when it is recorded, and its one backward pass. Both are written over [`Backend`](crate::backend::Backend), so
+//! that they hold on every device.
 //!
 //! A new operation is a struct here that implements [`Operation`], its name in the list below, and where no kernel
 //! serves it one more kernel per device.
@@ -36,23 +36,21 @@ pub use ranks::SumOverRanks;
 use reduce::{BroadcastPixels, BroadcastRows, MeanPixels, SumRows};
 use resize::Resize;
 
-/// An operation that was computed: what it has to keep for its backward pass.
+/// An operation that was computed: what it has to keep for its backward pass. What listings show has no default, so
+/// that a new operation is not shown without its name or its memory.
 pub(crate) trait Operation: Sized {
-    /// What a listing calls it, where that is always the same.
-    const NAME: &'static str = "";
+    /// Whether its gradient for the first operand is given to [`Flow::accumulate`]. The peephole pass lets such an
+    /// operation mask that gradient by the operand's relu.
+    const ACCUMULATES: bool;
 
     /// What a listing calls it.
-    fn name(&self) -> String {
-        Self::NAME.into()
-    }
+    fn name(&self) -> String;
 
     /// Hands its operands' gradients on, given that of its result.
     fn backward(self, dy: Tensor, flow: &mut Flow);
 
-    /// The tensors that it keeps.
-    fn saved(&self) -> Vec<&Tensor> {
-        Vec::new()
-    }
+    /// The tensors that it keeps. Written by naming all fields, so that a new one is not forgotten here.
+    fn saved(&self) -> Vec<&Tensor>;
 
     /// Its result where that is a relu's, so that no gradient passes where it is zero; such an operation asks
     /// [`Flow::mask`] for what is still to be masked.
@@ -68,20 +66,24 @@ macro_rules! operations {
             $($name($name)),*
         }
 
-        impl Operation for Op {
-            fn name(&self) -> String {
+        impl Op {
+            pub fn accumulates(&self) -> bool {
+                match self { $(Self::$name(_) => $name::ACCUMULATES),* }
+            }
+
+            pub fn name(&self) -> String {
                 match self { $(Self::$name(op) => op.name()),* }
             }
 
-            fn backward(self, dy: Tensor, flow: &mut Flow) {
+            pub fn backward(self, dy: Tensor, flow: &mut Flow) {
                 match self { $(Self::$name(op) => op.backward(dy, flow)),* }
             }
 
-            fn saved(&self) -> Vec<&Tensor> {
+            pub fn saved(&self) -> Vec<&Tensor> {
                 match self { $(Self::$name(op) => op.saved()),* }
             }
 
-            fn relu_result(&self) -> Option<&Tensor> {
+            pub fn relu_result(&self) -> Option<&Tensor> {
                 match self { $(Self::$name(op) => op.relu_result()),* }
             }
         }
@@ -126,10 +128,18 @@ operations!(
 pub(crate) struct Leaf(pub ParameterId);
 
 impl Operation for Leaf {
-    const NAME: &'static str = "parameter";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "parameter".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        flow.reach(self.0, dy);
+        flow.set_parameter(self.0, dy);
     }
 }
 

@@ -76,10 +76,15 @@ pub(crate) struct BatchNorm {
 }
 
 impl Operation for BatchNorm {
-    const NAME: &'static str = "batch norm";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "batch norm".into()
+    }
 
     fn saved(&self) -> Vec<&Tensor> {
-        vec![&self.y, &self.statistics]
+        let Self { y, statistics, epsilon: _ } = self;
+        vec![y, statistics]
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
@@ -96,10 +101,15 @@ pub(crate) struct BatchNormBy {
 }
 
 impl Operation for BatchNormBy {
-    const NAME: &'static str = "batch norm by given statistics";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "batch norm by given statistics".into()
+    }
 
     fn saved(&self) -> Vec<&Tensor> {
-        vec![&self.variance]
+        let Self { variance, epsilon: _ } = self;
+        vec![variance]
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
@@ -117,10 +127,15 @@ pub(crate) struct L2Normalise {
 }
 
 impl Operation for L2Normalise {
-    const NAME: &'static str = "l2 normalise";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "l2 normalise".into()
+    }
 
     fn saved(&self) -> Vec<&Tensor> {
-        vec![&self.y, &self.inverse]
+        let Self { y, inverse } = self;
+        vec![y, inverse]
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {

@@ -7,8 +7,8 @@
 //!
 //! K codes make K tensors of every layer, each read and written several times, for a result of one channel. A device
 //! that computes a chunk of pixels through all layers while it is in the cache
-//! ([`PixelLayers`](crate::backend::PixelLayers)) keeps none of them and computes them again in the backward pass. Elsewhere
-//! it is the operations one after the other.
+//! ([`PixelLayers`](crate::backend::PixelLayers)) keeps none of them and computes them again in the backward pass.
+//! Elsewhere it is the operations one after the other.
 
 use super::Operation;
 use crate::backend::LayersShape;
@@ -65,12 +65,15 @@ pub(crate) struct Layers {
 }
 
 impl Operation for Layers {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         format!("sample bias + relu + {} layers", self.shape.widths.len() - 1)
     }
 
     fn saved(&self) -> Vec<&Tensor> {
-        self.operands.iter().collect()
+        let Self { shape: _, operands } = self;
+        operands.iter().collect()
     }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {

@@ -25,7 +25,15 @@ impl Var {
 pub(crate) struct RankSum(Arc<dyn SumOverRanks>);
 
 impl Operation for RankSum {
-    const NAME: &'static str = "sum over ranks";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "sum over ranks".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |_| self.0.sum(dy));

@@ -7,9 +7,6 @@ use crate::tape::Var;
 use crate::tape::flow::Flow;
 use crate::tensor::Tensor;
 
-/// Rows that are broadcast over pixels, at most.
-const MOST_ROWS: usize = 65_535;
-
 impl Var {
     /// The sum of all values.
     pub fn sum(&self) -> Self {
@@ -32,9 +29,9 @@ impl Var {
     }
 
     fn sums(&self, rows: usize, factor: f64, out: Shape, name: &'static str) -> Self {
-        let (shape, given) = (self.shape(), self.tensor().element());
+        let (shape, operand_type) = (self.shape(), self.tensor().element());
         let sums = self.backend().sum_rows(self.tensor(), rows, factor).reshaped(out);
-        Self::record(&[self], sums, SumRows { factor, shape, given, name })
+        Self::record(&[self], sums, SumRows { factor, shape, operand_type, name })
     }
 
     /// Each value along a whole row.
@@ -64,7 +61,7 @@ impl Var {
     /// [batch, height, width, channels] → [batch, channels]
     pub fn global_average_pool(&self) -> Self {
         self.shape().image("global_average_pool");
-        let op = MeanPixels { shape: self.shape(), given: self.tensor().element() };
+        let op = MeanPixels { shape: self.shape(), operand_type: self.tensor().element() };
         Self::record(&[self], self.backend().mean_pixels(self.tensor()), op)
     }
 
@@ -78,8 +75,6 @@ impl Var {
     /// [batch, channels] → [batch, height, width, channels]
     pub fn broadcast_pixels(&self, height: usize, width: usize) -> Self {
         let [batch, channels] = self.shape().matrix("broadcast_pixels");
-        // A GPU's backward pass counts them by the third axis of a grid.
-        assert!(batch <= MOST_ROWS, "broadcast_pixels: {batch} rows, at most {MOST_ROWS}");
         let backend = self.backend();
         let rows = backend.cast(self.tensor().clone(), Element::F32);
         let shape = Shape::from([batch, height, width, channels]);
@@ -94,18 +89,26 @@ impl Var {
 pub(crate) struct SumRows {
     factor: f64,
     shape: Shape,
-    given: Element,
+    operand_type: Element,
     name: &'static str,
 }
 
 impl Operation for SumRows {
+    const ACCUMULATES: bool = false;
+
     fn name(&self) -> String {
         self.name.into()
     }
 
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
+
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { factor, shape, given, .. } = self;
-        flow.add(0, |backend| backend.broadcast_rows(&backend.cast(dy, Element::F32), shape, factor, given));
+        let Self { factor, shape, operand_type, .. } = self;
+        flow.add(0, |backend| {
+            backend.broadcast_rows(&backend.cast(dy, Element::F32), shape, factor, operand_type)
+        });
     }
 }
 
@@ -114,7 +117,15 @@ pub(crate) struct BroadcastRows {
 }
 
 impl Operation for BroadcastRows {
-    const NAME: &'static str = "broadcast rows";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "broadcast rows".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| backend.sum_rows(&dy, self.rows, 1.0));
@@ -123,17 +134,25 @@ impl Operation for BroadcastRows {
 
 pub(crate) struct MeanPixels {
     shape: Shape,
-    given: Element,
+    operand_type: Element,
 }
 
 impl Operation for MeanPixels {
-    const NAME: &'static str = "mean of pixels";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "mean of pixels".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { shape, given } = self;
+        let Self { shape, operand_type } = self;
         let pixels = (shape[1] * shape[2]) as f32;
         flow.add(0, |backend| {
-            backend.broadcast_pixels(&backend.cast(dy, Element::F32), shape, pixels, given)
+            backend.broadcast_pixels(&backend.cast(dy, Element::F32), shape, pixels, operand_type)
         });
     }
 }
@@ -143,7 +162,15 @@ pub(crate) struct BroadcastPixels {
 }
 
 impl Operation for BroadcastPixels {
-    const NAME: &'static str = "broadcast pixels";
+    const ACCUMULATES: bool = false;
+
+    fn name(&self) -> String {
+        "broadcast pixels".into()
+    }
+
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
 
     fn backward(self, dy: Tensor, flow: &mut Flow) {
         flow.add(0, |backend| {

@@ -22,8 +22,8 @@ impl Var {
         if shape.from == shape.to {
             return self.clone();
         }
-        let out = self.backend().resize(shape, self.tensor(), None);
-        Self::record(&[self], out, Resize { shape, given: self.tensor().element(), beside: None })
+        let out = self.backend().resize(shape, self.tensor(), None, shape.output_shape(0));
+        Self::record(&[self], out, Resize { shape, operand_type: self.tensor().element(), beside: None })
     }
 
     /// `concat_channels(resize_bilinear(x), beside)` in one sweep; the size is that of the images beside.
@@ -44,8 +44,8 @@ impl Var {
             let enlarged = self.resize_bilinear(height, width, corners);
             return Self::concat_channels(&[&enlarged, beside]);
         }
-        let out = self.backend().resize(shape, x, Some(other));
-        Self::record(&[self, beside], out, Resize { shape, given: x.element(), beside: Some(more) })
+        let out = self.backend().resize(shape, x, Some(other), shape.output_shape(more));
+        Self::record(&[self, beside], out, Resize { shape, operand_type: x.element(), beside: Some(more) })
     }
 
     fn resize_shape(&self, name: &str, to: [usize; 2], corners: Corners) -> ResizeShape {
@@ -67,27 +67,33 @@ const BESIDE: usize = 1;
 pub(crate) struct Resize {
     shape: ResizeShape,
     /// The type of both operands.
-    given: Element,
+    operand_type: Element,
     /// The channels of the images beside.
     beside: Option<usize>,
 }
 
 impl Operation for Resize {
+    const ACCUMULATES: bool = true;
+
     fn name(&self) -> String {
         with_parts("resize".into(), &[("concat", self.beside.is_some())])
     }
 
+    fn saved(&self) -> Vec<&Tensor> {
+        Vec::new()
+    }
+
     fn backward(self, dy: Tensor, flow: &mut Flow) {
-        let Self { shape, given, beside } = self;
-        let dy = flow.device().backend().cast(dy, given);
+        let Self { shape, operand_type, beside } = self;
+        let dy = flow.device().backend().cast(dy, operand_type);
         flow.accumulate(|backend, accumulated, mask| {
-            let accumulated = accumulated.map(|accumulated| accumulated.cast(backend, given));
-            let mask = mask.map(|mask| backend.cast(mask.clone(), given));
+            let accumulated = accumulated.map(|accumulated| accumulated.cast(backend, operand_type));
+            let mask = mask.map(|mask| backend.cast(mask.clone(), operand_type));
             let accumulated = accumulated.as_ref().map(|accumulated| accumulated.channels());
             backend.resize_backward(shape, Channels::all(&dy), accumulated, mask.as_ref())
         });
         if let Some(count) = beside {
-            flow.add_channels(BESIDE, &dy, shape.channels, count, given);
+            flow.add_channels(BESIDE, &dy, shape.channels, count, operand_type);
         }
     }
 }

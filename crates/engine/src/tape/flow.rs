@@ -17,9 +17,12 @@ pub(crate) struct Gradient {
 
 impl Gradient {
     /// As a tensor of its own.
-    pub fn alone(self, backend: &dyn Backend) -> Tensor {
+    pub fn into_tensor(self, backend: &dyn Backend) -> Tensor {
         match self.channels {
-            Some([first, count]) => backend.slice_channels(&self.tensor, first, count),
+            Some([first, count]) => {
+                let [batch, height, width, _] = self.tensor.shape().image("the gradient of a concat");
+                backend.slice_channels(&self.tensor, first, [batch, height, width, count].into())
+            }
             None => self.tensor,
         }
     }
@@ -29,7 +32,7 @@ impl Gradient {
         if self.tensor.element() == to {
             return self;
         }
-        Self { tensor: backend.cast(self.alone(backend), to), channels: None }
+        Self { tensor: backend.cast(self.into_tensor(backend), to), channels: None }
     }
 
     pub fn channels(&self) -> Channels<'_> {
@@ -45,10 +48,11 @@ pub(crate) struct Flow {
     /// By place: whether what has come is zero already where the operation's relu dropped the value.
     masked: Vec<bool>,
     finished: Gradients,
-    /// Of the operation that is now gone through backwards: its operands, whether its own gradient is masked, and the result by
-    /// which it masks that of its first operand.
+    /// Of the operation that is now gone through backwards: its operands.
     operands: Vec<Option<Place>>,
+    /// Whether its own gradient came masked.
     is_masked: bool,
+    /// The result of its first operand's relu, where it masks that operand's gradient.
     mask: Option<Tensor>,
 }
 
@@ -72,7 +76,7 @@ impl Flow {
     ) -> Option<Tensor> {
         (self.operands, self.is_masked, self.mask) = (operands, self.masked[place], mask);
         let gradient = self.gradients[place].take()?;
-        Some(gradient.alone(self.device.backend()))
+        Some(gradient.into_tensor(self.device.backend()))
     }
 
     /// The memory of all gradients that have come so far; some share a buffer.
@@ -89,7 +93,7 @@ impl Flow {
     }
 
     /// A parameter's gradient.
-    pub fn reach(&mut self, id: ParameterId, gradient: Tensor) {
+    pub fn set_parameter(&mut self, id: ParameterId, gradient: Tensor) {
         self.finished.set(id, gradient);
     }
 
@@ -104,9 +108,16 @@ impl Flow {
     }
 
     /// As [`add`](Self::add), of `count` channels of `dy` from `first` on, in the operand's type.
-    pub fn add_channels(&mut self, operand: usize, dy: &Tensor, first: usize, count: usize, given: Element) {
+    pub fn add_channels(
+        &mut self,
+        operand: usize,
+        dy: &Tensor,
+        first: usize,
+        count: usize,
+        operand_type: Element,
+    ) {
         let gradient = Gradient { tensor: dy.clone(), channels: Some([first, count]) };
-        self.add_gradient(operand, |backend| gradient.cast(backend, given));
+        self.add_gradient(operand, |backend| gradient.cast(backend, operand_type));
     }
 
     fn add_gradient(&mut self, operand: usize, gradient: impl FnOnce(&dyn Backend) -> Gradient) {
@@ -116,15 +127,16 @@ impl Flow {
         self.masked[place] = false;
         self.gradients[place] = Some(match self.gradients[place].take() {
             Some(sum) => {
-                let sum = backend.binary(Binary::Add, sum.alone(backend), &gradient.alone(backend));
+                let sum =
+                    backend.binary(Binary::Add, sum.into_tensor(backend), &gradient.into_tensor(backend));
                 Gradient { tensor: sum, channels: None }
             }
             None => gradient,
         });
     }
 
-    /// As [`add`](Self::add) for the first operand, by an operation that adds what has come so far itself, and where
-    /// it is given the operand's relu's result drops what that has dropped.
+    /// As [`add`](Self::add) for the first operand, by an operation that does more while it writes: it adds this gradient
+    /// to what has accumulated and, given a mask, zeroes it where the operand's relu was zero.
     pub fn accumulate(
         &mut self,
         gradient: impl FnOnce(&dyn Backend, Option<Gradient>, Option<&Tensor>) -> Tensor,

@@ -3,7 +3,7 @@
 use super::Record;
 use super::memory::Plan;
 use crate::backend::Backend;
-use crate::op::{Op, Operation};
+use crate::op::Op;
 use crate::parameters::Parameters;
 use crate::shape::Shape;
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@
 //! and dropped within an operation.
 
 use super::Record;
-use crate::op::{Op, Operation};
+use crate::op::Op;
 use std::collections::{HashMap, HashSet};
 
 /// The memory of a step before its backward pass.

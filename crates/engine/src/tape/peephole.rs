@@ -1,11 +1,10 @@
 //! Looks at neighbouring operations of a recorded step before its backward pass.
 
 use super::Record;
-use crate::op::{Op, Operation};
 
 /// For every operation whether it drops, from the gradient of its first operand, what that operand's relu has
-/// dropped. A convolution and a resizing do so while they write the gradient, which spares the operation before them a
-/// sweep. Such an operation must be the last to add to that gradient: the first user of the operand.
+/// dropped. Operations that accumulate that gradient do so while they write it, which spares the operation before them
+/// a sweep. Such an operation must be the last to add to it: the first user of the operand.
 pub(super) fn masks(records: &[Record]) -> Vec<bool> {
     let mut first_user = vec![None; records.len()];
     for (place, record) in records.iter().enumerate() {
@@ -14,7 +13,7 @@ pub(super) fn masks(records: &[Record]) -> Vec<bool> {
         }
     }
     let masks = |(place, record): (usize, &Record)| {
-        let (Op::Conv(_) | Op::Resize(_), Some(Some(input))) = (&record.op, record.operands.first()) else {
+        let (true, Some(Some(input))) = (record.op.accumulates(), record.operands.first()) else {
             return false;
         };
         let only_there = record.operands[1..].iter().all(|&other| other != Some(*input));

@@ -47,7 +47,7 @@ fn turns_and_mirrors_are_moved_and_moved_back_to_the_bit() {
             [moved.to_vec(), outputs.mean_of_views(&ways, None).to_vec()]
         };
         let expected = run(&Device::cpu());
-        // A view that is moved back is the image: what the backward pass is.
+        // A view that is moved back is the image, which is what moving back means.
         let moved = Tensor::from_slice(&Device::cpu(), [24, side, side, channels], &expected[0]);
         let mean = moved.mean_of_views(&InverseViews { back: &back, views: 0..8, repeats: 1 }, None).to_vec();
         assert!(error(&mean, &images) < 1e-6);

@@ -208,7 +208,7 @@ impl Operation {
                 x[0].by_row(|_, row| row.iter().map(|v| v / dot(row, row).sqrt().max(1e-12)).collect())
             }
             Self::ResizeBilinear { height, width, corners } => resize(&x[0], *height, *width, *corners),
-            Self::ResizeBeside { corners } => {
+            Self::ResizeConcat { corners } => {
                 let [_, height, width, _] = x[1].image();
                 Self::ConcatChannels.naive(&[resize(&x[0], height, width, *corners), x[1].clone()])
             }

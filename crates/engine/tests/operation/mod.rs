@@ -38,8 +38,8 @@ pub enum Operation {
         width: usize,
         corners: Corners,
     },
-    /// To the size of the second operand, which comes beside it.
-    ResizeBeside {
+    /// To the size of the second operand, whose channels come after its own.
+    ResizeConcat {
         corners: Corners,
     },
     ConcatChannels,
@@ -123,7 +123,7 @@ impl Operation {
             Self::ResizeBilinear { height, width, corners } => {
                 x[0].resize_bilinear(*height, *width, *corners)
             }
-            Self::ResizeBeside { corners } => x[0].resize_concat(&x[1], *corners),
+            Self::ResizeConcat { corners } => x[0].resize_concat(&x[1], *corners),
             Self::ConcatChannels => Var::concat_channels(&x.iter().collect::<Vec<_>>()),
             Self::GatherRows { indices } => x[0].gather_rows(indices),
             Self::Reshape { shape } => x[0].reshape(&shape[..]),

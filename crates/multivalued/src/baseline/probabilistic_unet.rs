@@ -27,8 +27,8 @@ use multivalued_data::{Hypothesis, Mask, Prediction};
 use multivalued_engine::{Adam, Device, Parameters, Tape, Tensor, Var};
 use std::collections::HashMap;
 
-/// Outputs that are computed together, over all images of a batch: what memory is planned for.
-const OUTPUTS_TOGETHER: usize = 128;
+/// Outputs that are computed at once, over all images of a batch: what memory is planned for.
+const OUTPUTS_AT_ONCE: usize = 128;
 
 /// The U-Net, the prior and the posterior.
 pub(crate) struct ProbabilisticUnet {
@@ -138,12 +138,12 @@ impl ProbabilisticUnet {
         let features = self.body.features(&tape, &constant);
         let values = images.to_vec();
         let [count, height, width, _] = *images.shape() else { unreachable!("images have four axes") };
-        let together = outputs_per_batch(&self.device, &recipe.model, count, [width, height])
-            .min((OUTPUTS_TOGETHER / count).max(1));
+        let at_once = outputs_per_batch(&self.device, &recipe.model, count, [width, height])
+            .min((OUTPUTS_AT_ONCE / count).max(1));
         let mut draws: Vec<Draw> = values.chunks_exact(values.len() / count).map(noise_of).collect();
         let mut masks: Vec<Vec<Mask>> = vec![Vec::with_capacity(options.samples); count];
         while masks[0].len() < options.samples {
-            let part = together.min(options.samples - masks[0].len());
+            let part = at_once.min(options.samples - masks[0].len());
             let latent = self.method.latent_dim;
             let noise: Vec<f32> = draws
                 .iter_mut()

@@ -222,8 +222,8 @@ pub(crate) fn covariance_loss(codes: &Var, threshold: f32) -> (Covariance, Optio
     let unit = codes.l2_normalise();
     let gram = unit.batched_inner_products(&unit, 1);
     let near = gram.exceeds(threshold);
-    // T(G) with the diagonal, where G is 1: it adds N to either sum, and to the pull on a code only what lies
-    // along the code, which is taken off below.
+    // T(G), its diagonal included. There G is 1, which adds N to both sums; they are corrected below. To a code's pull it
+    // adds a multiple of the code itself, which is taken off with all else that lies along the code.
     let kept = gram.mul(&near);
     let sums = [kept.mul(&kept).sum().into_tensor(), near.sum().into_tensor()];
     let sums = Tensor::to_vecs(&[&sums[0], &sums[1]]);

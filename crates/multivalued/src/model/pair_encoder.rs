@@ -55,10 +55,38 @@ fn normalised(x: &Var, rows: usize, ranks: &Ranks) -> Var {
     let columns = x.transpose(); // [features, own rows]
     let mean_of =
         |columns: &Var| ranks.summed(BATCH_STATISTICS, &columns.sum_rows()).scale(1.0 / rows as f32);
-    let across = |by_feature: &Var| by_feature.broadcast_rows(columns.shape());
-    let centred = columns.sub(&across(&mean_of(&columns)));
+    let broadcast = |by_feature: &Var| by_feature.broadcast_rows(columns.shape());
+    let centred = columns.sub(&broadcast(&mean_of(&columns)));
     let variance = mean_of(&centred.mul(&centred));
     // 1 / √(variance + ε)
     let scale = variance.add_scalar(EPSILON).ln().scale(-0.5).exp();
-    centred.mul(&across(&scale)).transpose()
+    centred.mul(&broadcast(&scale)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::wave;
+    use multivalued_engine::{Device, Parameters, Tensor};
+
+    /// The formula for several ranks is that of the engine's operation.
+    #[test]
+    fn all_rows_of_all_ranks_are_normalised_as_one_batch() {
+        const SHAPE: [usize; 2] = [7, 3];
+        let tensor = |phase| Tensor::from_slice(&Device::cpu(), SHAPE, &wave(21, phase, 2.0, 0.5));
+        let mut parameters = Parameters::new();
+        let id = parameters.add("x", tensor(0.3));
+        let weights = Var::constant(tensor(1.1));
+        let [of_ranks, of_engine] = [true, false].map(|of_ranks| {
+            let tape = Tape::recording(&parameters);
+            let x = tape.get(id);
+            let y =
+                if of_ranks { normalised(&x, SHAPE[0], &Ranks::alone()) } else { x.batch_norm(EPSILON).0 };
+            let gradients = tape.backward(&y.mul(&weights).sum());
+            [y.tensor().to_vec(), gradients.get(id).expect("the loss depends on it").to_vec()].concat()
+        });
+        for (a, b) in of_ranks.iter().zip(&of_engine) {
+            assert!((a - b).abs() < 1e-5, "{of_ranks:?} {of_engine:?}");
+        }
+    }
 }

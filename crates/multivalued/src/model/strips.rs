@@ -127,7 +127,7 @@ impl<'a> InStrips<'a> {
     pub fn generate(
         mut self,
         codes: &[usize],
-        together: usize,
+        at_once: usize,
         told: &mut dyn FnMut(),
         take: &mut dyn FnMut(Range<usize>, usize, Tensor),
     ) -> Option<f32> {
@@ -171,10 +171,10 @@ impl<'a> InStrips<'a> {
                     attention.add(&head.attention(tape, &rows), &rows);
                 }
                 let prepared = model.generator.prepare_decoded(tape, &rows);
-                for (turn, some) in codes.chunks(together).enumerate() {
+                for (chunk, some) in codes.chunks(at_once).enumerate() {
                     let chosen = model.codebook.codes(tape).gather_rows(some);
                     let logits = model.generator.generate(tape, &prepared, &chosen);
-                    take(strip.clone(), turn * together, logits.into_tensor());
+                    take(strip.clone(), chunk * at_once, logits.into_tensor());
                 }
             }
             decoded = features;

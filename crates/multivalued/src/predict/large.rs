@@ -14,8 +14,8 @@ use multivalued_data::memory::in_words;
 use multivalued_data::{Hypothesis, Image, Prediction};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Codes that are generated together, for each strip.
-const CODES_TOGETHER: usize = 2;
+/// Codes that are generated at once, for each strip.
+const CODES_AT_ONCE: usize = 2;
 /// Buffers that a device keeps free, in terms of those in use.
 const POOLED: u64 = 2;
 /// Of the memory that is left beside what is kept of a whole image, a strip may take this share.
@@ -78,7 +78,7 @@ pub(super) fn exceeds<'a>(
     let active = model.active_codes().len() as u64;
     let codes = (1..=active).rev().find(|&codes| kept + of_codes(codes) + bytes / 4 <= bytes).unwrap_or(1);
     let strip = ((bytes - kept - of_codes(codes)) / SHARE_OF_STRIP).max(SMALLEST_STRIP);
-    let values = encoding_values(own, [1, 1]) + 2 * CODES_TOGETHER * own.head_width.max(own.channels[0]);
+    let values = encoding_values(own, [1, 1]) + 2 * CODES_AT_ONCE * own.head_width.max(own.channels[0]);
     let pixels = (strip / (POOLED * 4 * values as u64)) as usize;
     Ok(Some(Large { model, recipe, limit, pixels, codes: codes as usize }))
 }
@@ -112,19 +112,19 @@ impl Large<'_> {
         let row = mean_row(&stated, active.len());
         let options = &self.recipe.predict;
         let kept: Vec<usize> = (0..active.len()).filter(|&j| is_kept(options, &row, j)).collect();
-        let turns: Vec<&[usize]> =
+        let chunks: Vec<&[usize]> =
             kept.chunks(if views.len() == 1 { kept.len() } else { self.codes }).collect();
-        counted.expect((turns.len() - 1) * views.len() * each);
+        counted.expect((chunks.len() - 1) * views.len() * each);
         let (mut hypotheses, mut empty) = (Vec::new(), Vec::new());
-        for turn in turns {
-            let codes: Vec<usize> = turn.iter().map(|&j| active[j]).collect();
+        for chunk in chunks {
+            let codes: Vec<usize> = chunk.iter().map(|&j| active[j]).collect();
             let mut drawing = Drawing::new(self.recipe, self.model.device(), size, &views, codes.len());
             for view in 0..views.len() {
                 let encoded = first.take().unwrap_or_else(|| encode(view));
                 let mut fault = None;
                 let nothing = encoded.generate(
                     &codes,
-                    CODES_TOGETHER,
+                    CODES_AT_ONCE,
                     &mut || counted.add(),
                     &mut |rows, at, logits| {
                         fault = fault.take().or(drawing.add(rows, at, &logits).err());
@@ -134,12 +134,12 @@ impl Large<'_> {
                 drawing.end_view(view);
                 empty.extend(nothing);
             }
-            for (outlines, &j) in drawing.masks()?.into_iter().zip(turn) {
+            for (outlines, &j) in drawing.masks()?.into_iter().zip(chunk) {
                 hypotheses.extend(outlined(outlines, row[j], active[j]));
             }
         }
         must_be_finite(&empty, "probabilities")?;
-        // Each turn of codes says it again.
+        // Each chunk of codes says it again.
         let empty = (!empty.is_empty()).then(|| empty.iter().sum::<f32>() / empty.len() as f32);
         let hypotheses: Vec<Hypothesis> = hypotheses;
         Ok(settled_with(self.recipe, size, hypotheses, empty))

@@ -80,12 +80,12 @@ impl Part {
 }
 
 /// All views of all images, so many at once.
-pub(super) fn parts(images: usize, views: usize, together: usize) -> Vec<Part> {
+pub(super) fn parts(images: usize, views: usize, at_once: usize) -> Vec<Part> {
     let ranges = |all: usize, step: usize| (0..all).step_by(step).map(move |at| at..(at + step).min(all));
-    match together / views {
+    match at_once / views {
         0 => (0..images)
             .flat_map(|image| {
-                ranges(views, together.max(1)).map(move |views| Part { images: image..image + 1, views })
+                ranges(views, at_once.max(1)).map(move |views| Part { images: image..image + 1, views })
             })
             .collect(),
         whole => ranges(images, whole).map(|images| Part { images, views: 0..views }).collect(),
@@ -94,12 +94,12 @@ pub(super) fn parts(images: usize, views: usize, together: usize) -> Vec<Part> {
 
 /// Codes that are generated together, at most so many. Powers of two: batches keep different numbers of codes, but
 /// ask for buffers of few sizes, which the device has from the batch before.
-pub(super) fn turns(mut kept: &[usize], most: usize) -> Vec<&[usize]> {
-    let mut turns = Vec::new();
+pub(super) fn code_chunks(mut kept: &[usize], most: usize) -> Vec<&[usize]> {
+    let mut chunks = Vec::new();
     while !kept.is_empty() {
-        let (turn, rest) = kept.split_at(1 << most.min(kept.len()).ilog2());
-        turns.push(turn);
+        let (chunk, rest) = kept.split_at(1 << most.min(kept.len()).ilog2());
+        chunks.push(chunk);
         kept = rest;
     }
-    turns
+    chunks
 }

@@ -75,12 +75,12 @@ fn parts_are_whole_images_or_views_of_one() {
 }
 
 #[test]
-fn codes_take_turns_by_powers_of_two() {
+fn codes_come_in_chunks_of_powers_of_two() {
     let codes: Vec<usize> = (0..11).collect();
-    let lengths = |most| turns(&codes, most).into_iter().map(<[usize]>::len).collect::<Vec<_>>();
+    let lengths = |most| code_chunks(&codes, most).into_iter().map(<[usize]>::len).collect::<Vec<_>>();
     assert_eq!([lengths(64), lengths(7), lengths(1)], [vec![8, 2, 1], vec![4, 4, 2, 1], vec![1; 11]]);
-    assert_eq!(turns(&codes, 5).concat(), codes);
-    assert!(turns(&[], 5).is_empty());
+    assert_eq!(code_chunks(&codes, 5).concat(), codes);
+    assert!(code_chunks(&[], 5).is_empty());
 }
 
 #[test]

@@ -72,16 +72,16 @@ fn assign_by_output(
     // Annotations are assigned here and not on a GPU: distances and probabilities are a few thousand values,
     // which cross at once, and finding the cheapest pairs is a search, image by image, in microseconds.
     let probabilities = model.probabilities(encoded, &codes);
-    let drawn = encoded
+    let annotated_areas = encoded
         .empty
         .as_ref()
         .map(|_| loss::foreground_annotations(&batch.annotations, model.recipe.output_channels()).sum_rows());
     let mut others = vec![probabilities.tensor(), &batch.areas];
-    others.extend(drawn.as_ref().map(Var::tensor));
+    others.extend(annotated_areas.as_ref().map(Var::tensor));
     let (mut distances, read) = loss::cross_entropy_distances(&logits, &batch.annotations, images, &others);
     let (probabilities, areas) = (&read[0], &read[1]);
     // Codes have no part in empty annotations where a head says how probable those are.
-    let is_empty = |row: usize| read.get(2).is_some_and(|drawn| drawn[row] == 0.0);
+    let is_empty = |row: usize| read.get(2).is_some_and(|annotated_areas| annotated_areas[row] == 0.0);
     let of_codes = |row: usize| if is_empty(row) { 0.0 } else { batch.weights[row] };
     let annotation_weights: Vec<f32> = (0..images * k).map(of_codes).collect();
     let units = loss::units(areas, size);

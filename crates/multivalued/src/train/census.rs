@@ -39,7 +39,7 @@ impl Census {
         self.codes
     }
 
-    /// What cannot have been counted of so many codes: a field's name, a backtick, and why.
+    /// The first field of a loaded state that contradicts so many codes: its name, a backtick, and the reason.
     pub fn fault(&self, codes: usize) -> Option<String> {
         if self.codes != codes {
             return Some(format!("codes` is {}, the recipe has {codes}", self.codes));

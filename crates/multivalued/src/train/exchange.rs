@@ -1,5 +1,5 @@
-//! What the ranks of a training tell each other in a step: everything at once, in one run of values, between the way
-//! back and the update. The table of what is in it is in docs/cluster.md, "What is added up, and why".
+//! What the ranks of a training tell each other in a step: everything at once, in one run of values, between the
+//! backward pass and the update. The table of what is in it is in docs/cluster.md, "What is added up, and why".
 //!
 //! Alone nothing is copied, and nobody is asked.
 
@@ -45,7 +45,7 @@ pub(crate) struct Whole {
     pub h: Option<Tensor>,
     pub targets: Targets,
     /// What the ranks want all to know: how many want to stop, and rank 0's clock.
-    pub wishes: Option<Tensor>,
+    pub signal: Option<Tensor>,
 }
 
 /// What the classifier should say, [images, codes].
@@ -85,13 +85,14 @@ impl StepContext<'_> {
                 shares,
                 h,
                 targets,
-                wishes: None,
+                signal: None,
             };
         }
         let (device, images) = (total.device(), batch.cases.len());
         let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
         let (mut places, mut parts) = (Places::default(), Vec::new());
-        // What every rank adds to has one place; of what is gathered each rank has a place of its own.
+        // Sums have one place, to which every rank adds its values. What is gathered has as many places as there are
+        // ranks; each writes its own and leaves zeros at the others'.
         let mut summed = |tensor: Tensor| {
             let (shape, place) = (tensor.shape(), places.take(tensor.shape().volume()));
             parts.push((place, tensor));
@@ -100,8 +101,9 @@ impl StepContext<'_> {
         let gradient_places: Vec<_> = gradients.iter().map(|gradient| summed(gradient.clone())).collect();
         let statistic_places = statistics.map(|both| both.map(&mut summed));
         let loss_place = summed(total).0;
-        let wish = [f32::from(u8::from(self.wish.stop)), if rank == 0 { self.wish.seconds } else { 0.0 }];
-        let wish_place = summed(Tensor::from_slice(&device, [2], &wish)).0;
+        let signal =
+            [f32::from(u8::from(self.signal.stop)), if rank == 0 { self.signal.seconds } else { 0.0 }];
+        let signal_place = summed(Tensor::from_slice(&device, [2], &signal)).0;
         let value_places: Vec<usize> = values
             .into_iter()
             .map(|value| {
@@ -141,7 +143,7 @@ impl StepContext<'_> {
                 Some((place, shape)) => Targets::Gathered(all.part(place, shape)),
                 None => Targets::Known(Vec::new()),
             },
-            wishes: Some(all.part(wish_place, [2])),
+            signal: Some(all.part(signal_place, [2])),
         }
     }
 }

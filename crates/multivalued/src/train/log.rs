@@ -98,7 +98,7 @@ impl EpochSums {
         }
     }
 
-    /// What cannot be of a training with so many codes and steps: a field's name, a backtick, and why.
+    /// The first field of a loaded state that contradicts so many codes and steps: its name, a backtick, and the reason.
     pub fn fault(&self, codes: usize, step: u64) -> Option<String> {
         if self.usage.len() != codes {
             return Some(format!("usage` has {} entries for {codes} codes", self.usage.len()));

@@ -183,7 +183,7 @@ impl Trainer {
         self.ranks = ranks.clone();
         caught(|| self.share_state())?;
         self.agreed_seconds = self.seconds();
-        // The same number everywhere, as a step's wish would have it.
+        // The same number everywhere, as a step's signal would have it.
         self.agreed_seconds = f64::from(ranks.gather("the clock", self.agreed_seconds as f32)?[0]);
         Ok(())
     }
@@ -309,14 +309,14 @@ impl Trainer {
 
     fn take_step(&mut self) -> Result<StepLog> {
         let progress = self.progress();
-        let wish = RankSignal { stop: self.wants_to_stop, seconds: self.seconds() as f32 };
+        let signal = RankSignal { stop: self.wants_to_stop, seconds: self.seconds() as f32 };
         let Self { network, adam, recipe, step, batches, ranks, .. } = self;
         let batch = batches.take(*step, network.device())?;
-        let context = StepContext { wish, ..StepContext::new(recipe, &batch, *step, progress, ranks) };
+        let context = StepContext { signal, ..StepContext::new(recipe, &batch, *step, progress, ranks) };
         // Inside the pool, so that each of a step's many small parallel loops starts without waking it.
         let result = rayon::scope(|_| network.step(adam, context));
         self.step += 1;
-        self.agreed_seconds = f64::from(result.wish.seconds);
+        self.agreed_seconds = f64::from(result.signal.seconds);
         if result.moved {
             self.failures_in_a_row = 0;
             self.average_weights();
@@ -336,8 +336,8 @@ impl Trainer {
             self.count_codes(&result);
         }
         let ends_epoch = self.step.is_multiple_of(self.steps_per_epoch()) || self.is_finished();
-        let StepResult { terms, moved, wish, .. } = result;
-        Ok(StepLog { step: self.step, progress, terms, moved, ends_epoch, stop: wish.stop })
+        let StepResult { terms, moved, signal, .. } = result;
+        Ok(StepLog { step: self.step, progress, terms, moved, ends_epoch, stop: signal.stop })
     }
 
     /// `average ← decay · average + (1 − decay) · weights`, with a decay that grows from 0, so that the

@@ -21,15 +21,15 @@ pub(crate) struct StepResult {
     /// [images, code_count]: the weight of annotations that each code is responsible for.
     pub targets: Vec<f32>,
     /// What the ranks wanted all to know.
-    pub wish: RankSignal,
+    pub signal: RankSignal,
 }
 
 impl StepResult {
     /// What a method without codes leaves.
     pub fn without_codes(read: &Read) -> Self {
         let (usage, leading_codes, targets) = (Vec::new(), Vec::new(), Vec::new());
-        let &Read { terms, moved, gradient_norm, wish, .. } = read;
-        Self { terms, moved, gradient_norm, h_norm: 0.0, usage, leading_codes, targets, wish }
+        let &Read { terms, moved, gradient_norm, signal, .. } = read;
+        Self { terms, moved, gradient_norm, h_norm: 0.0, usage, leading_codes, targets, signal }
     }
 
     /// What a step leaves whose images' codes got targets [images, code_count], and whose h was read.
@@ -53,17 +53,17 @@ pub(crate) struct Read {
     pub gradient_norm: f32,
     h: Vec<f32>,
     targets: Vec<f32>,
-    wish: RankSignal,
+    signal: RankSignal,
 }
 
 /// Moves the parameters, unless the loss or a gradient is not finite, and reads what is watched.
 pub(crate) fn update_and_read(adam: &mut Adam, parameters: &mut Parameters, whole: Whole, rate: f32) -> Read {
-    let Whole { gradients, loss, terms, values, shares, h, targets, wishes, .. } = whole;
+    let Whole { gradients, loss, terms, values, shares, h, targets, signal, .. } = whole;
     let updated = adam.update(parameters, &gradients, rate, &loss);
     let mut tensors = vec![updated.norm()];
     tensors.extend(&values);
     tensors.extend(&h);
-    tensors.extend(&wishes);
+    tensors.extend(&signal);
     if let Targets::Gathered(gathered) = &targets {
         tensors.push(gathered);
     }
@@ -77,9 +77,9 @@ pub(crate) fn update_and_read(adam: &mut Adam, parameters: &mut Parameters, whol
     let values: Vec<f32> = read.by_ref().take(values.len()).map(|values| mean(&values)).collect();
     let terms = LossTerms::new(values[0], terms.into_iter().zip(values[1..].iter().copied()));
     let h = h.and_then(|_| read.next()).unwrap_or_default();
-    let wish = wishes
+    let signal = signal
         .and_then(|_| read.next())
-        .map_or_else(RankSignal::default, |wishes| RankSignal { stop: wishes[0] > 0.0, seconds: wishes[1] });
+        .map_or_else(RankSignal::default, |values| RankSignal { stop: values[0] > 0.0, seconds: values[1] });
     let targets = match targets {
         Targets::Known(targets) => targets,
         Targets::Gathered(_) => read.next().unwrap_or_default(),
@@ -88,7 +88,7 @@ pub(crate) fn update_and_read(adam: &mut Adam, parameters: &mut Parameters, whol
         Stepped::Moved { gradient_norm } => (true, gradient_norm),
         Stepped::NotFinite => (false, f32::NAN),
     };
-    Read { terms, moved, gradient_norm, h, targets, wish }
+    Read { terms, moved, gradient_norm, h, targets, signal }
 }
 
 /// Of rows of some width.

@@ -41,13 +41,13 @@ pub(crate) struct StepContext<'a> {
     pub progress: f32,
     pub ranks: &'a Ranks,
     /// What this rank wants all to know.
-    pub wish: RankSignal,
+    pub signal: RankSignal,
 }
 
 impl<'a> StepContext<'a> {
     /// Of a rank that wants nothing to be known.
     pub fn new(recipe: &'a Recipe, batch: &'a Batch, number: u64, progress: f32, ranks: &'a Ranks) -> Self {
-        Self { recipe, batch, number, progress, ranks, wish: RankSignal::default() }
+        Self { recipe, batch, number, progress, ranks, signal: RankSignal::default() }
     }
 
     pub fn learning_rate(&self) -> f32 {

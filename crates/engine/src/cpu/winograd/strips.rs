@@ -164,7 +164,8 @@ impl<T: Transform<N>, const N: usize> TransformTiles<'_, T, N> {
                 }
             }
         }
-        // The next strip is most often the one below, whose lines come too late otherwise: each of these loops is short.
+        // The next strip is most often the one below. Its lines are asked for here, since these loops are too short for the
+        // hardware to foresee them.
         let below = 4 * width * self.channels;
         for j in inside {
             for line in &lines[N - 4..] {

@@ -169,7 +169,7 @@ impl Kernel for CollapseWeights<'_> {
                     for j in 0..3 {
                         let size = s.max(row[j], s.sub(zero, row[j]));
                         let missing = s.sub(s.mul(s.splat(ROUNDING), sizes[j]), size);
-                        // Taken from itself, so that what is not a number stays that.
+                        // Zero as x − x, which keeps a NaN.
                         let kept = s.sub(row[j], s.where_positive(missing, row[j]));
                         s.store(out.add((i * 3 + j) * self.pairs), kept);
                     }

@@ -64,7 +64,7 @@ impl Cuda {
 
     /// Tells the tensor memory accelerator (TMA) of a tensor. f32 values are rounded to tf32 on the way.
     pub(in super::super) fn tensor_map(&self, buffer: &Buffer, boxes: Boxes) -> Arg {
-        let pointer = self.own(buffer);
+        let pointer = self.address_of(buffer);
         let (size, kind) = match buffer.element() {
             Element::Bf16 => (2, sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16),
             Element::F32 => (4, sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_TFLOAT32),

@@ -2,27 +2,28 @@
 //
 // The pixels of a tile and their neighbours are copied once for each 64 bytes of channels; a tap of the
 // kernel is then only another row of shared memory, so that nothing is unrolled and nothing read nine
-// times. Bias, residual, relu and the change of type happen while the tile is written; on the way back
+// times. Bias, residual, relu and the change of type happen while the tile is written; in the backward pass
 // `mask` (the convolution's input) drops the gradient that the relu before it would drop anyway.
 
 // Defined by the compiler call: ROW, the bytes between rows of 64 in shared memory; TILE; RESULT_PADDING, the values
-// between lines of results there.
+// between lines of results there. TAPS_AT_ONCE: those whose weights are in shared memory, a row of the kernel.
 
-template <int P, int TAPS, int BN>
+template <int P, int TAPS, int TAPS_AT_ONCE, int BN>
 __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
     const typename Element<P>::type* __restrict__ x, const typename Element<P>::type* __restrict__ weight,
     const float* __restrict__ bias, const typename Element<P>::type* __restrict__ residual,
     const typename Element<P>::type* __restrict__ mask, void* __restrict__ out, Tiling t, int inputs, int outputs,
-    int relu, int flip, int wide_out) {
+    int relu, int flip, int out_f32) {
     typedef typename Element<P>::type T;
     constexpr int E = 16 / sizeof(T), CHUNK = 64 / sizeof(T);
-    constexpr int R = TAPS == 9 ? 1 : 0, TOGETHER = TAPS == 9 ? 3 : 1, PARTS = TAPS / TOGETHER;
+    constexpr int R = TAPS == 9 ? 1 : 0, PARTS = TAPS / TAPS_AT_ONCE;
+    static_assert(PARTS == TAPS_AT_ONCE, "a part is a row of the kernel");
     constexpr int MF = 2, WN = BN / 2, NF = WN / 16;
     extern __shared__ __align__(16) unsigned char memory[];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int warp_m = warp / 2 * (MF * 16), warp_n = warp % 2 * WN;
-    const int across = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * across;
+    const int halo_width = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * halo_width;
     const int pixels = t.tile_h * t.tile_w;
     const Place place = tile_place(t, blockIdx.x);
     const int first_output = blockIdx.y * BN;
@@ -36,7 +37,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         int piece = thread + i * 256, pixel = piece / 4;
-        int y = place.y + pixel / across - R, at = place.x + pixel % across - R;
+        int y = place.y + pixel / halo_width - R, at = place.x + pixel % halo_width - R;
         bool inside = pixel < halo && y >= 0 && y < t.height && at >= 0 && at < t.width;
         from[i] = inside ? (place.image * t.height + y) * t.width + at : -1;
     }
@@ -61,11 +62,11 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
                 else copy_slowly(target, source, valid ? inputs - channel : 0);
             }
         }
-        u32 to = weights + (step % 2) * TOGETHER * BN * ROW;
+        u32 to = weights + (step % 2) * TAPS_AT_ONCE * BN * ROW;
         int channel = chunk * CHUNK + thread % 4 * E;
-        const T* taps = first_weight + (part * TOGETHER * direction + channel);
+        const T* taps = first_weight + (part * TAPS_AT_ONCE * direction + channel);
 #pragma unroll
-        for (int i = 0; i < TOGETHER * BN / 32; i++) {
+        for (int i = 0; i < TAPS_AT_ONCE * BN / 32; i++) {
             if (i % 2 != share) continue;
             int column = i % (BN / 32) * 32;
             bool valid = first_output + column + weight_row < outputs && channel < inputs;
@@ -83,7 +84,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
     for (int i = 0; i < MF; i++) {
         int pixel = warp_m + i * 16 + lane % 16;
         if (pixel >= pixels) pixel = 0;
-        a_row[i] = (pixel / t.tile_w * across + pixel % t.tile_w) * ROW + lane / 16 * 16;
+        a_row[i] = (pixel / t.tile_w * halo_width + pixel % t.tile_w) * ROW + lane / 16 * 16;
     }
     b_row = (warp_n + lane % 8 + lane / 16 * 8) * ROW + lane / 8 % 2 * 16;
 
@@ -94,10 +95,10 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
         __syncthreads();
         if (step + 1 < steps) copy(step + 1);
         u32 a_tile = images + (step / PARTS % 2) * halo * ROW;
-        u32 b_tile = weights + (step % 2) * TOGETHER * BN * ROW;
-#pragma unroll(P == F32 ? 1 : TOGETHER)
-        for (int i = 0; i < TOGETHER; i++) {
-            u32 shift = (TAPS == 9 ? (step % PARTS) * across + i : 0) * ROW;
+        u32 b_tile = weights + (step % 2) * TAPS_AT_ONCE * BN * ROW;
+#pragma unroll(P == F32 ? 1 : TAPS_AT_ONCE)
+        for (int i = 0; i < TAPS_AT_ONCE; i++) {
+            u32 shift = (TAPS == 9 ? (step % PARTS) * halo_width + i : 0) * ROW;
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 Fragment<P, 4> a[MF];
@@ -148,7 +149,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
 #pragma unroll
                 for (int i = 0; i < 8; i++) values[i] += more[i];
             }
-            write_eight(values, out, to, residual, relu, mask, wide_out);
+            write_eight(values, out, to, residual, relu, mask, out_f32);
         } else {
             for (int i = 0; i < 8 && n + i < outputs; i++) {
                 float value = values[i];
@@ -156,7 +157,7 @@ __global__ __launch_bounds__(256, P == F32 ? 1 : BN == 128 ? 2 : 3) void conv(
                 if (residual) value += to_float(residual[to + i]);
                 if (relu) value = relu_of(value);
                 if (mask && !(to_float(mask[to + i]) > 0.0f)) value = 0.0f;
-                if (wide_out) ((float*)out)[to + i] = value;
+                if (out_f32) ((float*)out)[to + i] = value;
                 else ((T*)out)[to + i] = from_float<T>(value);
             }
         }

@@ -1,30 +1,32 @@
-// Convolution with few channels in and 32 out at a time: each block keeps all weights in shared memory
+// Convolution with few channels in and OUTPUTS out at a time: each block keeps all weights in shared memory
 // and walks over every `gridDim.x`-th tile of up to 256 pixels, 64 bytes of channels at a time, the next
-// ones on their way while one is computed. Wide tiles and resident weights matter here because there is little to compute per pixel.
+// ones on their way while one is computed. Wide tiles and resident weights matter here because there is little to
+// compute per pixel.
 
-// ROW and MOST_HALO are defined by the compiler call.
+// ROW, MOST_HALO and OUTPUTS are defined by the compiler call.
 
 template <int P, int TAPS>
 __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
     const typename Element<P>::type* __restrict__ x, const typename Element<P>::type* __restrict__ weight,
     const float* __restrict__ bias, const typename Element<P>::type* __restrict__ residual,
     const typename Element<P>::type* __restrict__ mask, void* __restrict__ out, Tiling t, int inputs, int outputs,
-    int relu, int flip, int wide_out) {
+    int relu, int flip, int out_f32) {
     typedef typename Element<P>::type T;
+    static_assert(OUTPUTS == 4 * 8, "four lanes write eight channels each");
     constexpr int E = 16 / sizeof(T), CHUNK = 64 / sizeof(T), R = TAPS == 9 ? 1 : 0;
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ int coordinates[MOST_HALO];
 
     const int thread = threadIdx.x, lane = thread % 32, warp_m = thread / 32 * 32;
-    const int across = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * across, pixels = t.tile_h * t.tile_w;
-    const int first_output = blockIdx.y * 32, tiles = t.batch * t.tiles_y * t.tiles_x;
+    const int halo_width = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * halo_width, pixels = t.tile_h * t.tile_w;
+    const int first_output = blockIdx.y * OUTPUTS, tiles = t.batch * t.tiles_y * t.tiles_x;
     const int chunks = (inputs + CHUNK - 1) / CHUNK;
     const bool aligned = inputs % E == 0;
-    const u32 weights = shared_address(memory), images = weights + chunks * TAPS * 32 * ROW;
+    const u32 weights = shared_address(memory), images = weights + chunks * TAPS * OUTPUTS * ROW;
 
-    for (int i = thread; i < halo; i += 256) coordinates[i] = (i / across) << 16 | i % across;
-    for (int piece = thread; piece < chunks * TAPS * 32 * 4; piece += 256) {
-        int row = piece / 4, n = first_output + row % 32, tap = row / 32 % TAPS, chunk = row / (32 * TAPS);
+    for (int i = thread; i < halo; i += 256) coordinates[i] = (i / halo_width) << 16 | i % halo_width;
+    for (int piece = thread; piece < chunks * TAPS * OUTPUTS * 4; piece += 256) {
+        int row = piece / 4, n = first_output + row % OUTPUTS, tap = row / OUTPUTS % TAPS, chunk = row / (OUTPUTS * TAPS);
         int channel = chunk * CHUNK + piece % 4 * E;
         if (flip) tap = TAPS - 1 - tap;
         bool valid = n < outputs && channel < inputs;
@@ -57,7 +59,7 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
     for (int i = 0; i < 2; i++) {
         int pixel = warp_m + i * 16 + lane % 16;
         if (pixel >= pixels) pixel = 0;
-        a_row[i] = (pixel / t.tile_w * across + pixel % t.tile_w) * ROW + lane / 16 * 16;
+        a_row[i] = (pixel / t.tile_w * halo_width + pixel % t.tile_w) * ROW + lane / 16 * 16;
     }
     const u32 b_row = (lane % 8 + lane / 16 * 8) * ROW + lane / 8 % 2 * 16;
     // This lane writes eight channels of four pixels.
@@ -81,10 +83,10 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
         const bool complete = chunk + 1 == chunks;
         const int next_tile = complete ? tile + gridDim.x : tile, next_chunk = complete ? 0 : chunk + 1;
         if (next_tile < tiles) copy(next_tile, next_chunk, which ^ 1);
-        u32 a_tile = images + which * halo * ROW, b_tile = weights + chunk * TAPS * 32 * ROW;
+        u32 a_tile = images + which * halo * ROW, b_tile = weights + chunk * TAPS * OUTPUTS * ROW;
 #pragma unroll
         for (int tap = 0; tap < TAPS; tap++) {
-            u32 shift = (TAPS == 9 ? tap / 3 * across + tap % 3 : 0) * ROW;
+            u32 shift = (TAPS == 9 ? tap / 3 * halo_width + tap % 3 : 0) * ROW;
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 Fragment<P, 4> a[2], b[2];
@@ -93,7 +95,7 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
                 for (int i = 0; i < 2; i++) {
                     load_matrices(raw, a_tile + a_row[i] + shift + k * 32);
                     a[i].set(raw);
-                    load_matrices(raw, b_tile + b_row + (tap * 32 + i * 16) * ROW + k * 32);
+                    load_matrices(raw, b_tile + b_row + (tap * OUTPUTS + i * 16) * ROW + k * 32);
                     b[i].template set<true>(raw);
                 }
 #pragma unroll
@@ -139,7 +141,7 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
 #pragma unroll
                     for (int j = 0; j < 8; j++) values[j] = more[j] > 0.0f ? values[j] : 0.0f;
                 }
-                if (wide_out) store<8>((float*)out + to, values);
+                if (out_f32) store<8>((float*)out + to, values);
                 else store<8>((T*)out + to, values);
             } else {
 #pragma unroll
@@ -149,7 +151,7 @@ __global__ __launch_bounds__(256, P == BF16 ? 3 : 2) void conv_narrow(
                     if (residual) value += to_float(residual[to + j]);
                     if (relu) value = relu_of(value);
                     if (mask && !(to_float(mask[to + j]) > 0.0f)) value = 0.0f;
-                    if (wide_out) ((float*)out)[to + j] = value;
+                    if (out_f32) ((float*)out)[to + j] = value;
                     else ((T*)out)[to + j] = from_float<T>(value);
                 }
             }

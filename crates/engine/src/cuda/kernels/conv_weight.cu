@@ -4,9 +4,9 @@
 // bias's gradient is that of one more input, which is one everywhere.
 //
 // Defined by the compiler call: TILE, the most pixels of a tile; BF16_PADDING and F32_PADDING, the bytes between rows in
-// shared memory.
+// shared memory. WARPS_K warps share the pixels, each with partial sums of its own.
 
-template <int P, int TAPS, int MT, int NT>
+template <int P, int TAPS, int MT, int NT, int WARPS_K>
 __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::type* __restrict__ x,
                                                    const typename Element<P>::type* __restrict__ dy,
                                                    float* __restrict__ partial, float* __restrict__ bias_partial,
@@ -16,7 +16,8 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
     // Rows are padded so that the lanes' reads meet different banks.
     constexpr int PADDING = P == BF16 ? BF16_PADDING : F32_PADDING;
     constexpr int XROW = MT * sizeof(T) + PADDING, DROW = NT * sizeof(T) + PADDING;
-    constexpr int WARPS_M = MT / 16, WARPS_N = 2, WARPS_K = 8 / (WARPS_M * WARPS_N);
+    constexpr int WARPS_M = MT / 16, WARPS_N = 2;
+    static_assert(WARPS_M * WARPS_N * WARPS_K == 8, "a block has eight warps");
     constexpr int WN = NT / WARPS_N, NF = WN / 8, DEPTH = P == BF16 ? 16 : 8;
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ int places[TILE], coordinates[256];
@@ -24,15 +25,15 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int warp_m = warp % WARPS_M * 16, warp_n = warp / WARPS_M % WARPS_N * WN;
     const int warp_k = warp / (WARPS_M * WARPS_N);
-    const int across = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * across, pixels = t.tile_h * t.tile_w;
+    const int halo_width = t.tile_w + 2 * R, halo = (t.tile_h + 2 * R) * halo_width, pixels = t.tile_h * t.tile_w;
     const int first_input = blockIdx.y * MT, first_output = blockIdx.z * NT;
     const int tiles = t.batch * t.tiles_y * t.tiles_x;
     const int stage = halo * XROW + TILE * DROW;
     const bool x_aligned = inputs % E == 0, dy_aligned = outputs % E == 0;
 
     // Pixels past the tile's end have no gradient; their input may be any.
-    if (thread < TILE) places[thread] = thread < pixels ? thread / t.tile_w * across + thread % t.tile_w : 0;
-    if (thread < halo) coordinates[thread] = (thread / across) << 16 | thread % across;
+    if (thread < TILE) places[thread] = thread < pixels ? thread / t.tile_w * halo_width + thread % t.tile_w : 0;
+    if (thread < halo) coordinates[thread] = (thread / halo_width) << 16 | thread % halo_width;
     __syncthreads();
 
     auto copy = [&](int tile, int which) {
@@ -101,7 +102,7 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
                 for (int tap = 0; tap < TAPS; tap++) {
                     Fragment<P, 4> a;
                     u32 raw[4];
-                    load_matrices_transposed(raw, column + (TAPS == 9 ? tap / 3 * across + tap % 3 : 0) * XROW);
+                    load_matrices_transposed(raw, column + (TAPS == 9 ? tap / 3 * halo_width + tap % 3 : 0) * XROW);
                     a.set(raw);
 #pragma unroll
                     for (int n = 0; n < NF; n++) multiply<P, 2 * NF>(sums[tap][n], a, b, 2 * n);
@@ -124,7 +125,7 @@ __global__ __launch_bounds__(256) void conv_weight(const typename Element<P>::ty
                 int first = places[k] * XROW, second = places[k + 4] * XROW;
 #pragma unroll
                 for (int tap = 0; tap < TAPS; tap++) {
-                    int shift = (TAPS == 9 ? tap / 3 * across + tap % 3 : 0) * XROW;
+                    int shift = (TAPS == 9 ? tap / 3 * halo_width + tap % 3 : 0) * XROW;
                     Fragment<P, 4> a;
                     u32 raw[4] = {*(const u32*)(column + first + shift), *(const u32*)(column + first + shift + 32),
                                   *(const u32*)(column + second + shift), *(const u32*)(column + second + shift + 32)};

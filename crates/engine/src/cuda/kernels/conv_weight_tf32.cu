@@ -1,7 +1,7 @@
 // The gradient of a 3x3 convolution's weights on Hopper, in tf32: sums over pixels of input times output gradient. Blocks
 // walk over squares of 64 pixels as in conv_weight_wgmma.cu. Products in tf32 want both operands with the summed
-// dimension, the pixels, together; images have the channels together. So the input comes from registers, which are read
-// from its tile in any order, and one more warpgroup turns the gradient's tile around.
+// dimension, the pixels, contiguous; of images the channels are. So the input comes from registers, which are read from
+// its tile in any order, and one more warpgroup transposes the gradient's tile.
 //
 // A product takes a line of eight pixels, first those of even columns and then the odd ones: a thread then reads four
 // neighbouring pixels for the three taps of a row of the kernel, and no two lanes meet a bank.
@@ -10,8 +10,8 @@
 // are those of two rows of taps, so that two warpgroups have the three of them (a quarter of their work is for nothing),
 // and two more have the next square.
 //
-// Defined by the compiler call: THREADS and NARROW_THREADS of a block; SLOTS, the most of them; ACROSS, the pixels of a
-// line of the input's box; ALIGNMENT of tiles.
+// Defined by the compiler call: THREADS and NARROW_THREADS of a block; SLOTS, the most of them; BOX_WIDTH, the pixels of
+// a line of the input's box; ALIGNMENT of tiles; the channels and units of both kinds of blocks.
 
 // Registers are what limits the warpgroups that multiply; the one that turns needs few.
 template <int COUNT> __device__ __forceinline__ void registers_take() {
@@ -33,9 +33,10 @@ __global__ __launch_bounds__(NARROW ? NARROW_THREADS : THREADS, 1) void conv_wei
                                                                           float* __restrict__ partial,
                                                                           float* __restrict__ bias_partial, Units t,
                                                                           int inputs, int outputs, int slots) {
-    constexpr int CHANNELS = NARROW ? 32 : 64, HALVES = CHANNELS / 32, UNITS = NARROW ? 2 : 1, GROUPS = NARROW ? 4 : 3;
+    constexpr int CHANNELS = NARROW ? NARROW_CHANNELS : WIDE_CHANNELS, UNITS = NARROW ? NARROW_UNITS : WIDE_UNITS;
+    constexpr int HALVES = CHANNELS / 32, GROUPS = NARROW ? 4 : 3;
     constexpr u32 ROW = 128; // Bytes of 32 channels.
-    constexpr u32 X_BOX = ACROSS * ACROSS * ROW, DY_BOX = 64 * ROW, X_BYTES = aligned(X_BOX);
+    constexpr u32 X_BOX = BOX_WIDTH * BOX_WIDTH * ROW, DY_BOX = 64 * ROW, X_BYTES = aligned(X_BOX);
     // Of a unit: boxes of the input, boxes of the gradient, the gradient turned around.
     constexpr u32 DY_AT = HALVES * X_BYTES, TURNED_AT = DY_AT + HALVES * DY_BOX, UNIT_BYTES = TURNED_AT + HALVES * DY_BOX;
     extern __shared__ __align__(ALIGNMENT) unsigned char memory[];
@@ -143,7 +144,7 @@ __global__ __launch_bounds__(NARROW ? NARROW_THREADS : THREADS, 1) void conv_wei
         auto read = [&](u32 (&to)[8], int line) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                u32 at = ((down + line) * ACROSS + 2 * of_four + i) * ROW;
+                u32 at = ((down + line) * BOX_WIDTH + 2 * of_four + i) * ROW;
                 at += piece * 16 ^ (at >> 3 & 0x70);
                 to[2 * i] = shared_word(x_tile + at), to[2 * i + 1] = shared_word(x_tile + (at ^ 32));
             }

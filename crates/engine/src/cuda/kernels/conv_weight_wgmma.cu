@@ -6,8 +6,8 @@
 // 64 rows are those of two neighbouring lines of the image, and its columns those of two lines of the gradient: of the
 // four pairs of lines three belong to some tap. A warpgroup has one column of taps then, and every tap two sums.
 //
-// Defined by the compiler call: THREADS of a block; SLOTS, the most of them; ACROSS, the pixels of a line of the image's
-// box; ALIGNMENT of tiles.
+// Defined by the compiler call: THREADS of a block; SLOTS, the most of them; BOX_WIDTH, the pixels of a line of the
+// image's box; ALIGNMENT of tiles; the channels and units of both kinds of blocks.
 
 template <int NARROW>
 __global__ __launch_bounds__(THREADS, 1) void conv_weight_wgmma(const __grid_constant__ TensorMap x,
@@ -15,7 +15,8 @@ __global__ __launch_bounds__(THREADS, 1) void conv_weight_wgmma(const __grid_con
                                                             float* __restrict__ partial,
                                                             float* __restrict__ bias_partial, Units t, int inputs,
                                                             int outputs, int slots) {
-    constexpr int CHANNELS = NARROW ? 32 : 64, ROW = CHANNELS * 2, UNITS = NARROW ? 2 : 1, ACCUMULATORS = NARROW ? 2 : 3;
+    constexpr int CHANNELS = NARROW ? NARROW_CHANNELS : WIDE_CHANNELS, UNITS = NARROW ? NARROW_UNITS : WIDE_UNITS;
+    constexpr int ROW = CHANNELS * 2, ACCUMULATORS = NARROW ? 2 : 3;
     extern __shared__ __align__(ALIGNMENT) unsigned char memory[];
     __shared__ u64 barriers[2 * SLOTS];
 
@@ -23,7 +24,7 @@ __global__ __launch_bounds__(THREADS, 1) void conv_weight_wgmma(const __grid_con
     const int first_input = blockIdx.y * CHANNELS, first_output = blockIdx.z * CHANNELS;
     const int stages = (t.batch * t.per_image + UNITS - 1) / UNITS;
     // A unit's box of the image with its neighbours, and of the gradient.
-    constexpr u32 X_BOX = ACROSS * ACROSS * ROW, DY_BOX = 64 * ROW;
+    constexpr u32 X_BOX = BOX_WIDTH * BOX_WIDTH * ROW, DY_BOX = 64 * ROW;
     constexpr u32 X_BYTES = aligned(X_BOX), UNIT_BYTES = X_BYTES + DY_BOX;
     const u32 tiles = aligned(shared_address(memory));
     const u32 full = shared_address(barriers), free = full + slots * 8;
@@ -66,20 +67,23 @@ __global__ __launch_bounds__(THREADS, 1) void conv_weight_wgmma(const __grid_con
         for (int u = 0; u < UNITS; u++) {
             u32 x_tile = tiles + (slot.at * UNITS + u) * UNIT_BYTES, dy_tile = x_tile + X_BYTES;
             if constexpr (NARROW) {
-                u64 a = operand<ROW>(x_tile + group * ROW, ACROSS * ROW, 2 * ACROSS * ROW), b = operand<ROW>(dy_tile, 8 * ROW, 16 * ROW);
+                u64 a = operand<ROW>(x_tile + group * ROW, BOX_WIDTH * ROW, 2 * BOX_WIDTH * ROW);
+                u64 b = operand<ROW>(dy_tile, 8 * ROW, 16 * ROW);
 #pragma unroll
                 for (int k = 0; k < 2; k++)
 #pragma unroll
                     for (int i = 0; i < 2; i++)
-                        multiply_transposed(sums[i], a + ((4 * k + 2 * i) * ACROSS * ROW >> 4), b + (4 * k * 8 * ROW >> 4), 1);
+                        multiply_transposed(sums[i], a + ((4 * k + 2 * i) * BOX_WIDTH * ROW >> 4),
+                                            b + (4 * k * 8 * ROW >> 4), 1);
             } else {
-                u64 a = operand<ROW>(x_tile + group * ACROSS * ROW, 16, ACROSS * ROW);
+                u64 a = operand<ROW>(x_tile + group * BOX_WIDTH * ROW, 16, BOX_WIDTH * ROW);
                 u64 b = operand<ROW>(dy_tile, 16, 8 * ROW);
 #pragma unroll
                 for (int k = 0; k < 4; k++)
 #pragma unroll
                     for (int i = 0; i < 3; i++)
-                        multiply_transposed(sums[i], a + ((2 * k * ACROSS + i) * ROW >> 4), b + (k * 16 * ROW >> 4), 1);
+                        multiply_transposed(sums[i], a + ((2 * k * BOX_WIDTH + i) * ROW >> 4),
+                                            b + (k * 16 * ROW >> 4), 1);
             }
         }
         products_commit();

@@ -5,23 +5,22 @@
 // (a step). Pixels wait in `buffers` buffers, weights in `slots` slots; where these hold all of them, they are copied
 // once. The first thread gives the next copy to the engine as soon as both warpgroups have left a buffer or a slot.
 //
-// Defined by the compiler call: STEP_BYTES, the most bytes of weights of a step that takes three taps; BUFFERS and SLOTS,
-// the most of each; ALIGNMENT of tiles.
+// Defined by the compiler call: BUFFERS and SLOTS, the most of each; ALIGNMENT of tiles.
 
-template <int P, int KERNEL, int BN, int ROW>
+template <int P, int KERNEL, int TAPS, int BN, int ROW>
 __global__ __launch_bounds__(256, BN > 32 ? 2 : 3) void conv_wgmma(
     const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap weight, const float* __restrict__ bias,
     const typename Element<P>::type* __restrict__ residual, const typename Element<P>::type* __restrict__ mask,
-    void* __restrict__ out, Units t, int inputs, int outputs, int relu, int flip, int wide_out, int slots, int buffers) {
+    void* __restrict__ out, Units t, int inputs, int outputs, int relu, int flip, int out_f32, int slots, int buffers) {
     typedef typename Element<P>::type T;
     constexpr int CHUNK = ROW / sizeof(T), R = KERNEL / 2;
-    constexpr int TAPS = KERNEL == 3 && BN * ROW * 3 <= STEP_BYTES ? 3 : 1, STEPS = KERNEL * KERNEL / TAPS;
+    constexpr int STEPS = KERNEL * KERNEL / TAPS;
     constexpr u32 TAP = BN * ROW, SLOT = TAPS * TAP;
     extern __shared__ __align__(ALIGNMENT) unsigned char memory[];
     __shared__ u64 barriers[2 * BUFFERS + 2 * SLOTS];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32 % 4, group = thread / 128;
-    const u32 box = t.across * t.lines * ROW, unit_bytes = aligned(box);
+    const u32 box = t.box_width * t.lines * ROW, unit_bytes = aligned(box);
     const u32 weights = aligned(shared_address(memory)), images = weights + slots * SLOT;
     const u32 x_full = shared_address(barriers), x_free = x_full + BUFFERS * 8, w_full = x_free + BUFFERS * 8, w_free = w_full + slots * 8;
     const int tiles = (t.batch * t.per_image + 1) / 2, first_output = blockIdx.y * BN;
@@ -94,8 +93,8 @@ __global__ __launch_bounds__(256, BN > 32 ? 2 : 3) void conv_wgmma(
                 for (int i = 0; i < TAPS; i++) {
                     // A row of three taps is a step, or a single tap is.
                     int down = TAPS == 3 ? step : step / 3, right = TAPS == 3 ? i : step - step / 3 * 3;
-                    int line = KERNEL == 1 || t.linear ? 8 : t.across;
-                    u64 a = operand<ROW>(first + (down * t.across + right) * ROW, 16, line * ROW);
+                    int line = KERNEL == 1 || t.linear ? 8 : t.box_width;
+                    u64 a = operand<ROW>(first + (down * t.box_width + right) * ROW, 16, line * ROW);
                     u64 b = operand<ROW>(weights + w.at * SLOT + (flip ? TAPS - 1 - i : i) * TAP, 16, 8 * ROW);
 #pragma unroll
                     for (int k = 0; k < ROW / 32; k++)
@@ -153,7 +152,7 @@ __global__ __launch_bounds__(256, BN > 32 ? 2 : 3) void conv_wgmma(
 #pragma unroll
                         for (int j = 0; j < 8; j++) values[j] += more[j];
                     }
-                    write_eight(values, out, to, residual, relu, mask, wide_out);
+                    write_eight(values, out, to, residual, relu, mask, out_f32);
                 }
             }
         }

@@ -110,7 +110,7 @@ template <class From, class To> __global__ void cast(const From* from, To* to, i
 
 // out[row, i] = values[row] · factor: what a sum's or a mean's gradient is.
 template <class T>
-__global__ void spread_rows(const float* values, T* out, float factor, i64 rows, i64 size) {
+__global__ void broadcast_rows(const float* values, T* out, float factor, i64 rows, i64 size) {
     i64 count = rows * size;
     FOR_EIGHT(count) {
         float v[8];
@@ -147,7 +147,7 @@ template <class T> __global__ void gather_rows(const T* in, const u32* indices, 
 
 // Each row of the input collects the gradients of the rows that were taken from it, in their order.
 template <class T>
-__global__ void gather_rows_backward(const T* dy, const u32* indices, T* dx, int taken, i64 rows, i64 size) {
+__global__ void scatter_rows(const T* dy, const u32* indices, T* dx, int taken, i64 rows, i64 size) {
     i64 count = rows * size;
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x) {
         Divided place = divided(i, size);
@@ -193,7 +193,7 @@ __global__ void sample_bias(const T* x, const float* bias, T* out, i64 samples, 
 
 // out[n, pixel, c] = rows[n, c] · factor
 template <class T, int V>
-__global__ void spread_pixels(const float* rows, T* out, float factor, i64 batch, i64 pixels, int channels) {
+__global__ void broadcast_pixels(const float* rows, T* out, float factor, i64 batch, i64 pixels, int channels) {
     i64 groups = channels / V, size = pixels * groups, units = batch * size;
     for (i64 unit = (i64)blockIdx.x * blockDim.x + threadIdx.x; unit < units; unit += (i64)gridDim.x * blockDim.x) {
         float values[V];

@@ -2,7 +2,8 @@
 // that were copied there. Views of images: moved in the same way, what was computed of them moved back, and packed
 // to bits.
 //
-// LONG_BLOCK is defined by the compiler call: the threads of a block that takes a whole image. So are the names of Rescale.
+// Defined by the compiler call: LONG_BLOCK, the threads of a block that takes a whole image; PACKED, the pixels of a value
+// of packed masks; the names of Rescale.
 
 typedef unsigned long long u64;
 
@@ -111,10 +112,11 @@ __global__ void raise_masks(const float* logits, float* raised, i64 pixels, int 
     }
 }
 
-// Sixteen pixels of a class as a whole number. A warp takes a run of 32 pixels of one mask; runs past the last pixel
+// PACKED pixels of a class as a whole number. A warp takes a run of 32 pixels of one mask; runs past the last pixel
 // fill the mask's last word. `fault` becomes 1 where a logit is not finite.
 __global__ void pack_masks(const float* logits, const float* raised, float* packed, float* fault, i64 masks, i64 runs,
                            i64 pixels, int channels) {
+    constexpr int PARTS = 32 / PACKED;
     int lane = threadIdx.x % 32, classes = max(channels - 1, 1);
     i64 warp = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32, warps = (i64)gridDim.x * blockDim.x / 32;
     for (i64 unit = warp; unit < masks * runs; unit += warps) {
@@ -135,12 +137,13 @@ __global__ void pack_masks(const float* logits, const float* raised, float* pack
         if (!finite) *fault = 1.0f; // Whoever writes it writes the same.
         for (int class_ = 0; class_ < classes; class_++) {
             u32 bits = __ballot_sync(0xffffffffu, best == class_ + 1);
-            if (lane < 2) packed[((mask * classes + class_) * runs + run) * 2 + lane] = (float)(bits >> 16 * lane & 0xffffu);
+            float part = (float)(bits >> PACKED * lane & (1u << PACKED) - 1);
+            if (lane < PARTS) packed[((mask * classes + class_) * runs + run) * PARTS + lane] = part;
         }
     }
 }
 
-__global__ void widen(const unsigned char* from, float* out, i64 count) {
+__global__ void cast_bytes(const unsigned char* from, float* out, i64 count) {
     for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (i64)gridDim.x * blockDim.x)
         out[i] = (float)from[i];
 }

@@ -1,4 +1,6 @@
 // Group normalisation of images and batch normalisation of features.
+//
+// WARPS is defined by the compiler call: those of a block whose warps have a row each.
 
 // Adds up two sums of V channels each over the lines of a block, which hold the same channels, and writes them as a
 // part of an image's.
@@ -50,7 +52,7 @@ __global__ __launch_bounds__(256) void norm_sums(const T* x, float* partial, i64
 template <class T>
 __global__ void norm_statistics(const T* x, const float* sums, float* statistics, i64 rows, int groups, int channels,
                                 i64 pixels, float epsilon) {
-    i64 row = (i64)blockIdx.x * 8 + threadIdx.x / 32;
+    i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     int lane = threadIdx.x % 32;
     if (row >= rows) return;
     i64 image = row / groups;
@@ -144,7 +146,7 @@ __global__ void norm_parameter_gradients(const float* sums, float* d_scale, floa
 // The means of γ dy and γ dy x̂ over each image's groups: a warp per group.
 __global__ void norm_group_means(const float* sums, const float* scale, float* means, i64 rows, int groups,
                                  int channels, i64 pixels) {
-    i64 row = (i64)blockIdx.x * 8 + threadIdx.x / 32;
+    i64 row = (i64)blockIdx.x * WARPS + threadIdx.x / 32;
     int lane = threadIdx.x % 32;
     if (row >= rows) return;
     i64 image = row / groups;

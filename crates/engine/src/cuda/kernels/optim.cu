@@ -37,11 +37,11 @@ __global__ void gradient_norm(const float* partial, float* norm, int count, cons
 
 // Changes nothing where the norm is not finite.
 template <int P>
-__global__ void adam(const Trained* all, const Piece* pieces, const float* norm_of_all, float most, float beta1,
+__global__ void adam(const Trained* all, const Piece* pieces, const float* norm_of_all, float max_norm, float beta1,
                      float beta2, float epsilon, float correction1, float correction2) {
     float norm = *norm_of_all;
     if (!isfinite(norm)) return;
-    float clip = norm > most ? most / norm : 1.0f;
+    float clip = norm > max_norm ? max_norm / norm : 1.0f;
     Piece piece = pieces[blockIdx.x];
     Trained p = all[piece.parameter];
     float step = p.rate / correction1, decay = p.rate * p.decay;

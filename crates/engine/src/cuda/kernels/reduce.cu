@@ -1,11 +1,12 @@
 // Sums in fixed parts that are added in order, so that results repeat; and what is made of rows:
 // softmax, cross-entropy, lengths.
 
-// out[segment, i] = factor · Σ_part partial[segment, part, i]; a block adds up 32 of a segment's sums.
+// out[segment, i] = factor · Σ_part partial[segment, part, i]; a block adds up COLUMNS of a segment's sums, in at most
+// LINES lines, which the compiler call defines.
 __global__ void sum_parts(const float* partial, float* out, int parts, i64 size, float factor) {
-    __shared__ float sums[32][33];
-    u32 blocks = (u32)((size + 31) / 32);
-    i64 segment = blockIdx.x / blocks, i = (i64)(blockIdx.x % blocks) * 32 + threadIdx.x;
+    __shared__ float sums[LINES][COLUMNS + 1];
+    u32 blocks = (u32)((size + COLUMNS - 1) / COLUMNS);
+    i64 segment = blockIdx.x / blocks, i = (i64)(blockIdx.x % blocks) * COLUMNS + threadIdx.x;
     const float* from = partial + segment * parts * size;
     float sum = 0.0f;
     if (i < size)
@@ -216,12 +217,13 @@ __global__ ROW_BOUNDS void cross_entropy_backward(const float* logits, const flo
         dx[row * classes + i] = dy[row] * (expf(x[i] - largest) / total * mass - t[i]);
 }
 
+// LEAST_LENGTH is defined by the compiler call.
 template <int THREADS>
 __global__ ROW_BOUNDS void l2_normalise(const float* x, float* out, float* inverse, i64 rows, int features) {
     ROW();
     float square = 0.0f;
     for (int i = lane; i < features; i += THREADS) square += x[row * features + i] * x[row * features + i];
-    float factor = 1.0f / fmaxf(sqrtf(row_sum<THREADS>(square)), 1e-12f);
+    float factor = 1.0f / fmaxf(sqrtf(row_sum<THREADS>(square)), LEAST_LENGTH);
     for (int i = lane; i < features; i += THREADS) out[row * features + i] = x[row * features + i] * factor;
     if (lane == 0) inverse[row] = factor;
 }

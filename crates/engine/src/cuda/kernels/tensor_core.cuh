@@ -146,14 +146,14 @@ struct Place {
 };
 
 __device__ __forceinline__ Place tile_place(const Tiling& t, int tile) {
-    int across = tile % t.tiles_x, rest = tile / t.tiles_x;
-    return Place{rest / t.tiles_y, rest % t.tiles_y * t.tile_h, across * t.tile_w};
+    int column = tile % t.tiles_x, rest = tile / t.tiles_x;
+    return Place{rest / t.tiles_y, rest % t.tiles_y * t.tile_h, column * t.tile_w};
 }
 
 // The end of a convolution: eight neighbouring channels with residual, relu and mask, in the output's type.
 template <class T>
 __device__ __forceinline__ void write_eight(float (&values)[8], void* out, i64 to, const T* residual, int relu,
-                                            const T* mask, int wide_out) {
+                                            const T* mask, int out_f32) {
     float more[8];
     if (residual) {
         load<8>(residual + to, more);
@@ -169,6 +169,6 @@ __device__ __forceinline__ void write_eight(float (&values)[8], void* out, i64 t
 #pragma unroll
         for (int i = 0; i < 8; i++) values[i] = more[i] > 0.0f ? values[i] : 0.0f;
     }
-    if (wide_out) store<8>((float*)out + to, values);
+    if (out_f32) store<8>((float*)out + to, values);
     else store<8>((T*)out + to, values);
 }

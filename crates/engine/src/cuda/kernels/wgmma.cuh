@@ -12,7 +12,7 @@ struct __align__(64) TensorMap {
     u64 opaque[16];
 };
 
-// `block_step`: between blocks of a row's length, where an operand's outer dimension lies together and has several.
+// `block_step`: between blocks of a row's length, where an operand's outer dimension is contiguous and has several.
 template <int ROW> __device__ __forceinline__ u64 operand(u32 start, u32 block_step, u32 group_step) {
     constexpr u64 SWIZZLE = ROW == 128 ? 1 : 2;
     return (u64)((start & 0x3ffff) >> 4) | (u64)(block_step >> 4) << 16 | (u64)(group_step >> 4) << 32 | SWIZZLE << 62;
@@ -114,7 +114,7 @@ PRODUCT(64, 32, "32", "33", "34")
 PRODUCT(96, 48, "48", "49", "50")
 PRODUCT(128, 64, "64", "65", "66")
 
-// The same of two operands whose outer dimension is the one that lies together: sums over pixels.
+// The same of two operands whose outer dimension is the contiguous one: sums over pixels.
 __device__ __forceinline__ void multiply_transposed(float (&d)[32], u64 a, u64 b, int add) {
     MULTIPLY(32, "m64n64k16.f32.bf16.bf16", "32", "33", "34", ", 1, 1");
 }
@@ -130,12 +130,12 @@ __device__ __forceinline__ void multiply_transposed(float (&d)[32], u64 a, u64 b
 FROM_REGISTERS(32, 16, "16", "17", "18", "19", "20")
 FROM_REGISTERS(64, 32, "32", "33", "34", "35", "36")
 
-// How output pixels fall into units of 64, the rows of a product: squares of eight by eight (`linear` 0), or stretches
+// How output pixels fall into units of 64, the rows of a product: squares of eight by eight (`linear` 0), or chunks
 // of 64 of the image with a column of zeros at both sides, read line by line.
 struct Units {
     int batch, height, width;
     // Pixels between lines of a box, units of an image, of a line of squares, and lines of a box.
-    int across, linear, per_image, along, lines;
+    int box_width, linear, per_image, along, lines;
 };
 
 struct Unit {
@@ -148,8 +148,8 @@ template <int KERNEL> __device__ __forceinline__ Unit unit_of(const Units& t, in
     if (KERNEL == 1) return Unit{0, 0, unit * 64, 0};
     int image = unit / t.per_image, rest = unit % t.per_image;
     if (t.linear) {
-        int line = rest * 64 / t.across;
-        return Unit{image, line, 0, rest * 64 - line * t.across};
+        int line = rest * 64 / t.box_width;
+        return Unit{image, line, 0, rest * 64 - line * t.box_width};
     }
     int line = rest / t.along;
     return Unit{image, line * 8, (rest - line * t.along) * 8, 0};
@@ -161,7 +161,7 @@ template <int KERNEL> __device__ __forceinline__ int pixel_of(const Units& t, co
     int line = i / 8, column = i % 8;
     if (t.linear) {
         i += unit.offset;
-        line = i / t.across, column = i % t.across;
+        line = i / t.box_width, column = i % t.box_width;
     }
     int y = unit.y + line, x = unit.x + column;
     bool inside = unit.image < t.batch && y < t.height && x < t.width;
