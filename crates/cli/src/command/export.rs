@@ -30,11 +30,15 @@ and Image Database Resource Initiative (IDRI): a completed reference database of
 Medical Physics 38(2), 915-931, 2011. Clark, K. et al., *The Cancer Imaging Archive (TCIA): maintaining and \
 operating a public information repository*, Journal of Digital Imaging 26(6), 1045-1057, 2013.";
 
+/// The floor that readers set, which says nothing where the truth is known and annotations are no independent draws.
+const FLOOR: &str = "ged_floor";
+const TRUTH: &str = "oracle_ged";
 /// Scores that a card shows, with their meaning.
-const SHOWN: [(&str, &str); 11] = [
+const SHOWN: [(&str, &str); 12] = [
     ("ged_exact", "squared generalized energy distance, lower is better"),
     ("ged_limit", "the same in the limit of many draws"),
-    ("ged_floor", "what a model that knew how readers answer each image would reach"),
+    (FLOOR, "what a model that knew how readers answer each image would reach"),
+    (TRUTH, "what the truth itself reaches"),
     ("ged_16", "GED of 16 draws"),
     ("hm_iou", "matched IoU"),
     ("soft_dice", "soft Dice"),
@@ -323,11 +327,13 @@ impl Card<'_> {
             summary.cases,
             summary.groups
         );
-        for (key, meaning) in SHOWN {
+        let truth_is_known = summary.oracle_ged.is_some();
+        for (key, meaning) in SHOWN.into_iter().filter(|(key, _)| *key != FLOOR || !truth_is_known) {
             let Some((_, value)) = numbers.iter().find(|(name, _)| *name == key) else { continue };
             let interval = self.report.intervals.get(key).copied().flatten();
             let interval = interval.map_or(NOT_KNOWN.into(), |[low, high]| format!("{low:.4} to {high:.4}"));
-            let chance = self.report.noise.groups.get(key).map_or(String::new(), |chance| {
+            let chance = self.report.noise.groups.get(key).filter(|chance| chance.high > 0.0);
+            let chance = chance.map_or(String::new(), |chance| {
                 format!(
                     "; a perfectly calibrated model would show {:.4} ({:.4} to {:.4})",
                     chance.mean, chance.low, chance.high

@@ -113,7 +113,8 @@ impl Page<'_> {
         }
         tiles.push((number(scores.n_x_1pct), "hypotheses of 1 % and more per image".into()));
         let chance = self.report.noise.groups.get("mode_ece");
-        let chance = chance.map_or(String::new(), |floor| format!("; by chance alone {}", number(floor.mean)));
+        let chance =
+            chance.map_or(String::new(), |floor| format!("; by chance alone {}", number(floor.mean)));
         tiles.push((number(summary.pooled.mode_ece), format!("calibration error of hypotheses{chance}")));
         let tiles = tiles.iter().map(|(value, name)| {
             format!("<div class=\"tile\"><b>{}</b><span>{}</span></div>", escaped(value), escaped(name))
