@@ -1,19 +1,20 @@
 //! Which codes serve annotations, and which serve the same image: what decides which codes stay.
 //!
 //! Outputs of one image are different by definition, so the codes of one image differ too
-//! (`assignment.distinct`). Two codes that hardly ever serve the same image are therefore not two outputs but one
+//! (`assignment.distinct`). Two codes that never serve the same image are therefore not two outputs but one
 //! that was split between them, each with a part of its probability: what a code says depends on the image,
 //! so that one of them can say both. The rarer one goes into reserve, as idle codes do.
-//!
-//! How often do codes meet that are two outputs? Where images have k annotations each, drawn from any number of outputs
-//! without repetition, r = (k − 1)/k times as often as independence would have it, or more; always, where every image
-//! has all outputs. Codes are one output where they meet clearly less than r² times as often.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Images between two decisions: enough to tell rare codes from idle ones.
 const IMAGES: usize = 2000;
+/// Codes belong to one output where they meet less often than this share of what independence would give.
+const MEETS: f32 = 0.1;
+/// Meetings that independence must give before their absence says anything: by chance alone five are
+/// missed once in 150 times. An output that one image in eight has, split in two, gives eight.
+const EXPECTED: f32 = 5.0;
 
 /// Counts since the last decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -121,20 +122,15 @@ impl Census {
         }
     }
 
-    /// The two codes that share an output most clearly: they have met less often than r² says by a standard deviation
-    /// of that number at least. So few images prove nothing.
+    /// The two codes that share an output most clearly.
     fn most_exclusive(&self, codes: &[usize]) -> Option<(usize, usize)> {
-        let mut best: Option<(f32, _)> = None;
-        let serving: u32 = codes.iter().map(|&code| self.meetings(code, code)).sum();
-        let r = 1.0 - (self.images as f32 / serving as f32).min(1.0);
+        let mut best = None;
         for (n, &a) in codes.iter().enumerate() {
             for &b in &codes[n + 1..] {
                 let [own, others, both] = [(a, a), (b, b), (a, b)].map(|(a, b)| self.meetings(a, b) as f32);
                 let expected = own * others / self.images as f32;
                 let ratio = both / expected.max(1e-9);
-                let least_of_two = r * r * expected;
-                let too_rare = both < least_of_two - least_of_two.sqrt();
-                if too_rare && best.is_none_or(|(least, _)| ratio < least) {
+                if expected >= EXPECTED && ratio < best.map_or(MEETS, |(least, _)| least) {
                     best = Some((ratio, (a, b)));
                 }
             }
