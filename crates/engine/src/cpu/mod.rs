@@ -8,7 +8,7 @@
 //! | `blocked`, `epilogue` | the two register-blocked products that most time is spent in, and what becomes of their sums |
 //! | `conv`, `winograd`, `matmul`, `pixel_layers`, `norm`, `norm_sums`, `resize`, `elementwise`, `math` | loops over slices, which check their sizes |
 //! | `simd`, `avx512`, `avx2`, `neon`, `simd128`, `portable` | the vector operations, by instruction set |
-//! | `parallel`, `scratch` | tasks for threads, and working memory |
+//! | `parallel`, `helpers`, `scratch` | tasks for threads, helpers that wait for the next tasks, and working memory |
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -20,6 +20,8 @@ mod conv;
 mod device;
 mod elementwise;
 mod epilogue;
+#[cfg(not(target_arch = "wasm32"))]
+mod helpers;
 mod images;
 mod math;
 mod matmul;

@@ -1,20 +1,28 @@
 //! Work in parallel with results that do not depend on the number of threads: tasks are cut by the
 //! shapes alone, each writes its own part of the output, and sums are made in a fixed order.
 
+#[cfg(not(target_arch = "wasm32"))]
+use super::helpers;
 use rayon::prelude::*;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Runs `task(0) .. task(count - 1)`, on the current rayon pool where there is more than one.
+/// Runs `task(0) .. task(count - 1)`, on the current rayon pool where it has several threads. Where another thread runs
+/// such a loop, or a task runs one of its own, rayon shares out the work.
 pub(crate) fn for_each_task(count: usize, task: impl Fn(usize) + Send + Sync) {
-    if count == 1 {
-        task(0);
-    } else {
-        (0..count).into_par_iter().for_each(task);
+    let threads = rayon::current_num_threads();
+    if count <= 1 || threads == 1 {
+        return (0..count).for_each(task);
     }
+    #[cfg(not(target_arch = "wasm32"))]
+    if helpers::run(count, threads, &task) {
+        return;
+    }
+    (0..count).into_par_iter().for_each(task);
 }
 
 /// An output that several tasks write at once, each its own range.
+#[derive(Clone, Copy)]
 pub(crate) struct Output<'a> {
     start: *mut f32,
     len: usize,
@@ -78,10 +86,14 @@ impl Parts {
 
     /// Adds the parts' accumulators (rows of `stride`, of which `n` values count) in order.
     pub fn sum(self, partial: &[f32], n: usize, stride: usize, out: &mut [f32]) {
-        let size = partial.len() / self.count;
-        out.par_chunks_mut(n * 64).enumerate().for_each(|(chunk, out)| {
-            for (row, out) in out.chunks_mut(n).enumerate() {
-                let at = (chunk * 64 + row) * stride;
+        const ROWS: usize = 64;
+        let (size, rows) = (partial.len() / self.count, out.len() / n);
+        let out = Output::new(out);
+        for_each_task(rows.div_ceil(ROWS), |task| {
+            for row in task * ROWS..rows.min((task + 1) * ROWS) {
+                // SAFETY: each task has its own rows.
+                let out = unsafe { out.slice(row * n, n) };
+                let at = row * stride;
                 out.copy_from_slice(&partial[at..at + n]);
                 for part in 1..self.count {
                     let at = part * size + at;
