@@ -62,10 +62,12 @@ pub(crate) fn flipped_forward(
 ) {
     let (taps, size) = (shape.taps(), shape.inputs * shape.outputs);
     scratch::with(weights.len(), |flipped| {
-        for tap in 0..taps {
+        let to = Output::new(flipped);
+        for_each_task(taps, |tap| {
             let from = &weights[(taps - 1 - tap) * size..][..size];
-            super::matmul::transpose(from, shape.inputs, &mut flipped[tap * size..]);
-        }
+            // SAFETY: each task has its own tap.
+            super::matmul::transpose(from, shape.inputs, unsafe { to.slice(tap * size, size) });
+        });
         forward(isa, shape, x, flipped, epilogue, out);
     });
 }

@@ -4,7 +4,7 @@ use super::parallel::{Output, for_each_task};
 use super::simd::{Isa, Kernel, Simd};
 
 /// Values per task: long against handing it out, short enough to share.
-const CHUNK: usize = 32 * 1024;
+const CHUNK: usize = 8 * 1024;
 
 /// Compiles a closure for an instruction set. The bound stands here so that the closure is made as an `FnOnce`: calling
 /// another kind as one goes through a function of the compiler's own, which is not compiled for the set.

@@ -1,12 +1,19 @@
 //! Matrix products, single and in batches.
 
 use super::device::Cpu;
+use super::inner_products;
 use super::matmul::{matmul, matmul_tn, transpose};
 use crate::backend::{Epilogue, Matrix, Products};
 use crate::tensor::Tensor;
 
 impl Products for Cpu {
     fn matmul(&self, a: Matrix, b: Matrix, bias: Option<&Tensor>, [batch, m, k, n]: [usize; 4]) -> Tensor {
+        if b.transposed && !a.transposed && bias.is_none() && inner_products::suits(n, k) {
+            let sides = [a.tensor.values(), b.tensor.values()];
+            return self.filled([batch * m, n], |out| {
+                inner_products::inner_products(self.isa, sides, [batch, m, k, n], out);
+            });
+        }
         if b.transposed {
             let transposed = self.filled([batch * k, n], |out| {
                 let parts = b.tensor.values().chunks_exact((n * k).max(1));

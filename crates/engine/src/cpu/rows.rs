@@ -1,7 +1,7 @@
 //! Rows of values: sums, distances, softmax, and rows by their numbers.
 
 use super::device::Cpu;
-use super::elementwise::{for_each_row, sum_zip_rows};
+use super::elementwise::{for_each_row, for_rows, sum_zip_rows};
 use super::math::{self, sigmoid, softplus};
 use crate::backend::{Distance, Element, Rows};
 use crate::shape::Shape;
@@ -34,9 +34,11 @@ impl Rows for Cpu {
     fn broadcast_rows(&self, values: &Tensor, shape: Shape, factor: f64, _: Element) -> Tensor {
         let width = (shape.volume() / values.shape().volume().max(1)).max(1);
         self.filled(shape, |out| {
-            for (out, &value) in out.chunks_exact_mut(width).zip(values.values()) {
-                out.fill((f64::from(value) * factor) as f32);
-            }
+            for_rows(out, width, |first, rows| {
+                for (out, &value) in rows.chunks_exact_mut(width).zip(&values.values()[first..]) {
+                    out.fill((f64::from(value) * factor) as f32);
+                }
+            });
         })
     }
 

@@ -1,14 +1,24 @@
 //! Adam, and averages of parameters.
 
 use super::device::Cpu;
-use super::elementwise::{sum_zip, update};
+use super::elementwise::{Compiled, sum_zip, update};
+use super::parallel::{Output, for_each_task};
 use crate::backend::{AdamStep, Memory, Training, Update};
 use crate::shape::Shape;
 use crate::tensor::Tensor;
-use rayon::prelude::*;
 
 /// Values that a task updates.
 const CHUNK: usize = 16 * 1024;
+
+/// A parameter's values, moments and gradient, of which a task moves [`CHUNK`] from `first` on.
+#[derive(Clone, Copy)]
+struct Chunk<'a> {
+    moved: [Output<'a>; 3],
+    gradient: &'a [f32],
+    first: usize,
+    step: f32,
+    decay: f32,
+}
 
 impl Training for Cpu {
     fn adam(&self, mut updates: Vec<Update>, step: &AdamStep, loss: Option<&Tensor>) -> Tensor {
@@ -30,23 +40,34 @@ impl Training for Cpu {
         }
         let &AdamStep { max_norm, beta1, beta2, epsilon, corrections: [correction1, correction2] } = step;
         let clip = if norm > max_norm { max_norm / norm } else { 1.0 };
-        for Update { value, moments: [m, v], gradient, rate, decay } in updates {
-            let (step, decay) = (rate / correction1, rate * decay);
-            let update = |p: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]| {
-                for i in 0..p.len() {
-                    let g = g[i] * clip;
-                    m[i] = beta1 * m[i] + (1.0 - beta1) * g;
-                    v[i] = beta2 * v[i] + (1.0 - beta2) * g * g;
-                    p[i] -= step * m[i] / (v[i].sqrt() / correction2 + epsilon) + decay * p[i];
-                }
-            };
-            let values = value.values_mut().par_chunks_mut(CHUNK);
-            values
-                .zip(m.values_mut().par_chunks_mut(CHUNK))
-                .zip(v.values_mut().par_chunks_mut(CHUNK))
-                .zip(gradient.values().par_chunks(CHUNK))
-                .for_each(|(((p, m), v), g)| update(p, m, v, g));
-        }
+        // The chunks of all parameters are tasks of one loop: most parameters have a few values.
+        let chunks: Vec<Chunk> = updates
+            .into_iter()
+            .flat_map(|Update { value, moments: [m, v], gradient, rate, decay }| {
+                let gradient = gradient.values();
+                let moved = [value, m, v].map(|tensor| Output::new(tensor.values_mut()));
+                let (step, decay) = (rate / correction1, rate * decay);
+                let firsts = (0..gradient.len()).step_by(CHUNK);
+                firsts.map(move |first| Chunk { moved, gradient, first, step, decay })
+            })
+            .collect();
+        for_each_task(chunks.len(), |task| {
+            let Chunk { moved, gradient, first, step, decay } = &chunks[task];
+            let g = &gradient[*first..gradient.len().min(first + CHUNK)];
+            // SAFETY: no other task has this chunk.
+            let [p, m, v] = moved.each_ref().map(|values| unsafe { values.slice(*first, g.len()) });
+            self.isa.run(Compiled(
+                #[inline(always)]
+                || {
+                    for (((p, m), v), g) in p.iter_mut().zip(m).zip(v).zip(g) {
+                        let g = g * clip;
+                        *m = beta1 * *m + (1.0 - beta1) * g;
+                        *v = beta2 * *v + (1.0 - beta2) * g * g;
+                        *p -= step * *m / (v.sqrt() / correction2 + epsilon) + decay * *p;
+                    }
+                },
+            ));
+        });
         result
     }
 

@@ -85,7 +85,7 @@ impl Blocks {
             (common / values).clamp(48, 1024)
         } else {
             // No more than leaves a few tasks.
-            (own / values).min(tiles.count.div_ceil(4)).clamp(12, 384)
+            (own / values).min(tiles.count.div_ceil(8)).clamp(12, 384)
         };
         Self { tiles: tiles.count, per_block: per_block.next_multiple_of(4), shared }
     }

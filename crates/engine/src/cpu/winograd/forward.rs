@@ -71,7 +71,7 @@ pub(crate) fn forward(
         let (transformed, zeros) = space.split_at_mut(size);
         zeros.fill(0.0);
         let target = Output::new(transformed);
-        let chunk = 2 * 1024;
+        let chunk = 512;
         for_each_task(pairs.div_ceil(chunk), |task| {
             let first = task * chunk;
             isa.run(TransformWeights { weights, pairs, out: &target, first, len: chunk.min(pairs - first) });

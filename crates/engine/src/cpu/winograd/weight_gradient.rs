@@ -34,7 +34,7 @@ pub(crate) fn weight_gradient(isa: Isa, shape: ConvShape, x: &[f32], dy: &[f32],
         });
         let sums: &[f32] = sums;
         let dw = Output::new(dw);
-        let chunk = 1024;
+        let chunk = 256;
         for_each_task(pairs.div_ceil(chunk), |task| {
             let first = task * chunk;
             isa.run(CollapseWeights {
