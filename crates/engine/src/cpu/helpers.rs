@@ -1,202 +1,245 @@
-//! Helpers that stay awake from one parallel loop to the next.
+//! Parallel loops whose helpers stay awake from one loop to the next.
 //!
-//! A training step is some hundred loops of 20 to 500 µs, one after the other. In the gaps between them rayon's
-//! workers fall asleep, and a loop is often over before they are awake again: with two threads a step of a small
-//! network took as long as with one. So a thread that runs loops, the leader, keeps workers of its pool as helpers.
-//! They wait for its next loop with open eyes and return to the pool when none comes for a while. The leader waits
-//! for nobody who has not begun: a helper that is late finds the loop over.
+//! A training step is some hundred loops of 20 to 500 µs, one after the other. rayon's workers fall asleep in the gaps
+//! between them, and a short loop is over before they are awake again: with two threads a step of a small network took
+//! nearly as long as with one. So a thread that runs loops, the leader, calls workers of its pool as helpers. A helper
+//! spins until the next loop begins. It returns to the pool when none begins for a while, and after a fixed time in any
+//! case, so that the pool's other work gets its turn. The leader waits only for helpers that have joined the loop.
 //!
 //! Tasks are cut into one share for each thread, so that the same thread meets the same part of the images in loop
 //! after loop, where it lies in its cache. A thread that is through with its share takes from those of others.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::hint::spin_loop;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 /// Threads that work on a loop, at most.
-const MOST: usize = 128;
-/// How long a helper waits for the next loop.
-const LINGERS: Duration = Duration::from_micros(200);
-/// How long it stays in all, so that the pool's other work gets its turn.
-const STAYS: Duration = Duration::from_millis(10);
-/// Looks between two looks at the clock.
-const LOOKS: usize = 64;
+const MAX_THREADS: usize = 256;
+/// How long a helper waits for the next loop, and a call for a helper once its loop is over: then the pool has other
+/// work.
+const IDLE_LIMIT: Duration = Duration::from_micros(200);
+/// How long a helper stays in all: as long may other work of the pool have to wait for it.
+const STAY_LIMIT: Duration = Duration::from_millis(2);
+/// How often a waiting helper looks for a loop before it looks at the clock.
+const LOOKS_PER_CLOCK: usize = 64;
+/// How often the leader looks for the last helpers before it gives up its processor, which one of them may need.
+const LOOKS_PER_YIELD: usize = 1000;
 
 /// What is called with the number of each task.
-type Task<'a> = dyn Fn(usize) + Sync + 'a;
+pub(super) type Task<'a> = dyn Fn(usize) + Sync + 'a;
 
-/// The only one: where two threads run loops at once, the second one has to do without.
-static HELPERS: Helpers = Helpers {
-    is_led: AtomicBool::new(false),
-    turn: AtomicUsize::new(0),
-    inside: AtomicUsize::new(0),
-    work: UnsafeCell::new(Loop { task: &|_| {}, count: 0, shares: 1 }),
-    taken: [const { Line(AtomicUsize::new(0)) }; MOST],
-    is_summoned: [const { AtomicBool::new(false) }; MOST],
-    panic: Mutex::new(None),
-};
+thread_local! {
+    /// Those of the loops that this thread leads.
+    static HELPERS: Arc<Helpers> = Arc::new(Helpers::new());
+    /// Whether this thread runs a task of a shared loop. A loop inside of a task is not shared again, as the other
+    /// threads have tasks, too.
+    static IS_IN_TASK: Cell<bool> = const { Cell::new(false) };
+}
 
+/// Runs `task(0) .. task(count - 1)` on this thread and, where the current pool has several, on helpers.
+pub(super) fn for_each_task(count: usize, task: &Task) {
+    let threads = match count > 1 && !IS_IN_TASK.get() {
+        true => rayon::current_num_threads().min(count).min(MAX_THREADS),
+        false => 1,
+    };
+    match threads {
+        1 => (0..count).for_each(task),
+        _ => HELPERS.with(|helpers| helpers.lead(count, threads, task)),
+    }
+}
+
+/// The loops of one thread, and who helps with them.
 struct Helpers {
-    /// Whether some thread leads.
-    is_led: AtomicBool,
-    /// How often a loop was opened or closed: odd while there is one that helpers may join.
-    turn: AtomicUsize,
-    /// Helpers that have joined.
-    inside: AtomicUsize,
-    /// What is run. Only the leader writes it, while no loop is open and nobody inside.
-    work: UnsafeCell<Loop>,
+    leader: ThreadId,
+    current: Line<Loop>,
+    /// How many helpers are between joining and leaving.
+    joined: Line<AtomicUsize>,
     /// How many tasks of each share are taken.
-    taken: [Line; MOST],
-    /// Whether a helper is there or on its way, by number.
-    is_summoned: [AtomicBool; MOST],
-    /// The first panic of a helper's task.
+    taken: [Line<AtomicUsize>; MAX_THREADS],
+    /// Whether a helper's call is queued or running, by its number.
+    is_called: [AtomicBool; MAX_THREADS],
+    /// The first panic of a task.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// A counter that shares its cache line with nothing.
-#[repr(align(128))]
-struct Line(AtomicUsize);
-
+/// The loop that is open, or was the last. Only the leader changes it.
 struct Loop {
-    /// Borrowed by [`Helpers::lead`] until no helper is inside.
+    /// Counts the times that a loop was opened or closed: odd while one is open.
+    epoch: AtomicUsize,
+    /// Helpers with this number or a higher one have no share.
+    shares: AtomicUsize,
+    work: UnsafeCell<Work>,
+}
+
+/// Written while the loop is closed and nobody works on it.
+struct Work {
+    /// Alive until the loop is closed and no helper has joined.
     task: *const Task<'static>,
     count: usize,
-    shares: usize,
 }
 
-// SAFETY: `work` is written while nobody else reads it and read while nobody writes it (`lead` and `join` say how);
-// the task it points to is `Sync`.
+/// A value that shares its cache line with nothing.
+#[repr(align(128))]
+struct Line<T>(T);
+
+// SAFETY: `work` is written while no helper reads it (`lead` and `join` say why); its task is `Sync`.
 unsafe impl Sync for Helpers {}
-
-/// Runs `task(0) .. task(count - 1)` on this thread and its helpers, or returns false, as another thread leads them.
-pub(super) fn run(count: usize, threads: usize, task: &Task) -> bool {
-    if HELPERS.is_led.swap(true, Acquire) {
-        return false;
-    }
-    let result = HELPERS.lead(count, threads.min(MOST), task);
-    HELPERS.is_led.store(false, Release);
-    result.unwrap_or_else(|panic| resume_unwind(panic));
-    true
-}
+// SAFETY: as above; nothing else in it is bound to a thread.
+unsafe impl Send for Helpers {}
 
 impl Helpers {
-    fn lead(&'static self, count: usize, threads: usize, task: &Task) -> thread::Result<()> {
-        let shares = threads.min(count);
+    fn new() -> Self {
+        Self {
+            leader: thread::current().id(),
+            current: Line(Loop {
+                epoch: AtomicUsize::new(0),
+                shares: AtomicUsize::new(1),
+                work: UnsafeCell::new(Work { task: &|_| {}, count: 0 }),
+            }),
+            joined: Line(AtomicUsize::new(0)),
+            taken: [const { Line(AtomicUsize::new(0)) }; MAX_THREADS],
+            is_called: [const { AtomicBool::new(false) }; MAX_THREADS],
+            panic: Mutex::new(None),
+        }
+    }
+
+    fn lead(self: &Arc<Self>, count: usize, shares: usize, task: &Task) {
         self.taken[..shares].iter().for_each(|taken| taken.0.store(0, Relaxed));
-        // SAFETY: it is written while no loop is open and nobody is inside, as the last leader left it. The borrow's
-        // end is forgotten: no helper uses it once the loop is closed and nobody inside, which is waited for below.
+        // SAFETY: the loop is closed, and a helper reads it only if it saw it open after it had joined. The task's
+        // lifetime is erased: it outlives the loop, as what follows closes it and waits until no helper has joined.
         unsafe {
             let task = std::mem::transmute::<&Task<'_>, *const Task<'static>>(task);
-            *self.work.get() = Loop { task, count, shares };
+            *self.current.0.work.get() = Work { task, count };
         }
-        let turn = self.turn.load(Relaxed);
-        self.turn.store(turn + 1, SeqCst);
-        self.summon(1..shares);
-        let own = catch_unwind(AssertUnwindSafe(|| self.work_from(0)));
-        self.turn.store(turn + 2, SeqCst);
+        self.current.0.shares.store(shares, Relaxed);
+        let epoch = &self.current.0.epoch;
+        let now = epoch.load(Relaxed);
+        epoch.store(now + 1, SeqCst);
+        self.work_from(0);
+        epoch.store(now + 2, SeqCst);
         let mut looks = 0;
-        while self.inside.load(SeqCst) > 0 {
+        while self.joined.0.load(SeqCst) > 0 {
             looks += 1;
-            // A helper may have lost its processor to another program.
-            if looks < 10_000 { spin_loop() } else { thread::yield_now() }
+            if looks % LOOKS_PER_YIELD == 0 { thread::yield_now() } else { spin_loop() }
         }
-        let helpers = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        own.and(helpers.map_or(Ok(()), Err))
-    }
-
-    /// Asks the pool for the helpers that are not there.
-    fn summon(&'static self, numbers: Range<usize>) {
-        for number in numbers {
-            let is_summoned = &self.is_summoned[number];
-            if !is_summoned.load(Relaxed) {
-                is_summoned.store(true, Relaxed);
-                let leader = thread::current().id();
-                rayon::spawn(move || {
-                    self.help(number, leader);
-                    self.is_summoned[number].store(false, Relaxed);
-                });
-            }
+        let panic = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
         }
     }
 
-    /// Joins loops until none comes for a while.
-    fn help(&self, number: usize, leader: ThreadId) {
-        // The leader may be a worker that waits for other work of the pool, and then meets its own summons.
-        if thread::current().id() == leader {
+    /// Asks the pool for a helper that is not there.
+    fn call(self: &Arc<Self>, number: usize, shares: usize) {
+        if number >= shares || self.is_called[number].load(Relaxed) {
             return;
         }
-        let came = Instant::now();
-        let (mut last, mut done) = (came, 0);
+        if self.is_called[number].swap(true, Relaxed) {
+            return;
+        }
+        let (helpers, called) = (Arc::clone(self), Instant::now());
+        let epoch = self.current.0.epoch.load(Relaxed);
+        rayon::spawn(move || {
+            let is_due = called.elapsed() < IDLE_LIMIT || helpers.current.0.epoch.load(Relaxed) == epoch;
+            // A leader that waits in rayon for other work may take its own call.
+            if is_due && thread::current().id() != helpers.leader {
+                helpers.help(number);
+            }
+            helpers.is_called[number].store(false, Relaxed);
+        });
+    }
+
+    /// Joins loops until none begins for a while.
+    fn help(self: &Arc<Self>, number: usize) {
+        let Loop { epoch, shares, .. } = &self.current.0;
+        let arrived = Instant::now();
+        let (mut last_open, mut last_joined) = (arrived, 0);
         for look in 1.. {
-            let turn = self.turn.load(Acquire);
-            if is_open(turn) && turn != done {
-                done = self.join(number);
-                last = Instant::now();
-            } else if look % LOOKS == 0 {
-                let now = Instant::now();
-                if is_open(turn) {
-                    last = now;
+            let now = epoch.load(Acquire);
+            if is_open(now) && now != last_joined && number < shares.load(Relaxed) {
+                last_joined = self.join(number);
+                last_open = Instant::now();
+            }
+            if look % LOOKS_PER_CLOCK == 0 {
+                let time = Instant::now();
+                if is_open(now) {
+                    last_open = time;
                 }
-                if now - last > LINGERS || now - came > STAYS {
+                if time - last_open > IDLE_LIMIT || time - arrived > STAY_LIMIT {
                     return;
                 }
+                thread::yield_now();
             }
             spin_loop();
         }
     }
 
-    /// Works on the loop of now, whose turn is returned.
-    fn join(&self, number: usize) -> usize {
-        // In one order for all threads: either the leader sees this one inside, or this one sees the loop closed.
-        self.inside.fetch_add(1, SeqCst);
-        let turn = self.turn.load(SeqCst);
-        if is_open(turn)
-            && let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.work_from(number)))
-        {
-            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+    /// Works on the loop if it is open, and returns the epoch that it saw.
+    fn join(self: &Arc<Self>, number: usize) -> usize {
+        // All four accesses are in one order for all threads: either the leader sees that this helper has joined, or
+        // the helper sees the loop closed.
+        self.joined.0.fetch_add(1, SeqCst);
+        let epoch = self.current.0.epoch.load(SeqCst);
+        if is_open(epoch) {
+            self.work_from(number);
         }
-        self.inside.fetch_sub(1, SeqCst);
-        turn
+        self.joined.0.fetch_sub(1, SeqCst);
+        epoch
     }
 
     /// Takes tasks, those of its own share first, until there are none.
-    fn work_from(&self, number: usize) {
-        // SAFETY: the leader, or inside an open loop: it is not written before this thread has left. The task's
-        // borrow lives as long, as `lead` waits for this thread.
-        let (task, &Loop { count, shares, .. }) = unsafe { (&*(*self.work.get()).task, &*self.work.get()) };
-        for share in (number..number + shares).map(|share| share % shares) {
-            let (first, end) = (share * count / shares, (share + 1) * count / shares);
-            loop {
-                let at = first + self.taken[share].0.fetch_add(1, Relaxed);
-                if at >= end {
-                    break;
+    fn work_from(self: &Arc<Self>, number: usize) {
+        // SAFETY: the leader, or a helper that has joined an open loop: until it leaves, the leader neither writes the
+        // loop nor lets the task go.
+        let (task, count) = unsafe {
+            let Work { task, count } = &*self.current.0.work.get();
+            (&**task, *count)
+        };
+        let shares = self.current.0.shares.load(Relaxed);
+        let was_in_task = IS_IN_TASK.replace(true);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            // Each calls two others, so that nobody calls for long.
+            (1..=2).for_each(|child| self.call(2 * number + child, shares));
+            for share in (number..number + shares).map(|share| share % shares) {
+                let (first, end) = (share * count / shares, (share + 1) * count / shares);
+                let taken = &self.taken[share].0;
+                // Looking first leaves the counter in the caches of all who only find that nothing is left.
+                while share == number || first + taken.load(Relaxed) < end {
+                    let at = first + taken.fetch_add(1, Relaxed);
+                    if at >= end {
+                        break;
+                    }
+                    task(at);
                 }
-                task(at);
+            }
+        }));
+        IS_IN_TASK.set(was_in_task);
+        if let Err(panic) = result {
+            let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*first {
+                None => *first = Some(panic),
+                // Dropping it could panic again, while others wait for this thread to leave.
+                Some(_) => std::mem::forget(panic),
             }
         }
     }
 }
 
-fn is_open(turn: usize) -> bool {
-    turn % 2 == 1
+fn is_open(epoch: usize) -> bool {
+    epoch % 2 == 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Runs a loop on the helpers, as soon as no other test leads it.
-    fn run_alone(count: usize, threads: usize, task: impl Fn(usize) + Sync) {
-        while !run(count, threads, &task) {
-            thread::yield_now();
-        }
+    fn pool(threads: usize) -> rayon::ThreadPool {
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap()
     }
 
     fn counters(count: usize) -> Vec<AtomicUsize> {
@@ -205,78 +248,127 @@ mod tests {
 
     #[test]
     fn every_task_runs_once() {
-        for (count, threads) in [(1, 2), (2, 2), (3, 2), (7, 3), (5, 8), (1000, 4), (300, MOST + 5)] {
-            for _ in 0..50 {
-                let times = counters(count);
-                run_alone(count, threads, |at| _ = times[at].fetch_add(1, Relaxed));
-                assert!(
-                    times.iter().all(|times| times.load(Relaxed) == 1),
-                    "{count} tasks, {threads} threads"
-                );
-            }
+        for (count, threads) in [(1, 2), (2, 2), (3, 2), (7, 3), (5, 8), (1000, 4), (300, 20)] {
+            pool(threads).install(|| {
+                for _ in 0..50 {
+                    let times = counters(count);
+                    for_each_task(count, &|at| _ = times[at].fetch_add(1, Relaxed));
+                    assert!(
+                        times.iter().all(|times| times.load(Relaxed) == 1),
+                        "{count} tasks, {threads} threads"
+                    );
+                }
+            });
         }
     }
 
-    /// Loops of several threads at once, with loops inside of tasks: one thread leads, the others do without.
+    /// Loops of several threads at once, inside and outside the pool, with loops inside of tasks.
     #[test]
     fn leaders_at_once_and_loops_inside_of_tasks() {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let pool = pool(3);
+        let run = || {
+            let times = counters(64);
+            for_each_task(8, &|outer| {
+                for_each_task(8, &|inner| _ = times[8 * outer + inner].fetch_add(1, Relaxed));
+            });
+            assert!(times.iter().all(|times| times.load(Relaxed) == 1));
+        };
         thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
+            for leader in 0..4 {
+                let pool = &pool;
+                scope.spawn(move || {
                     for _ in 0..200 {
-                        let times = counters(64);
-                        pool.install(|| {
-                            super::super::parallel::for_each_task(8, |outer| {
-                                super::super::parallel::for_each_task(8, |inner| {
-                                    times[8 * outer + inner].fetch_add(1, Relaxed);
-                                });
-                            });
-                        });
-                        assert!(times.iter().all(|times| times.load(Relaxed) == 1));
+                        if leader % 2 == 0 { pool.install(run) } else { run() }
                     }
                 });
             }
         });
     }
 
-    /// A panic reaches the caller when no task runs any more, and helpers are of use afterwards.
+    /// A panic reaches the caller when no task runs any more, and the next loop is as ever.
     #[test]
     fn a_panic_of_a_task_reaches_the_caller() {
+        let pool = pool(4);
         for bad in [0, 1, 499, 999] {
             let running = AtomicUsize::new(0);
             let result = catch_unwind(AssertUnwindSafe(|| {
-                run_alone(1000, 4, |at| {
-                    running.fetch_add(1, SeqCst);
-                    let _left = Defer(|| _ = running.fetch_sub(1, SeqCst));
-                    assert!(at != bad, "task {at} is bad");
+                pool.install(|| {
+                    for_each_task(1000, &|at| {
+                        running.fetch_add(1, SeqCst);
+                        let _left = Left(&running);
+                        assert!(at != bad, "task {at} is bad");
+                    });
                 });
             }));
             assert_eq!(running.load(SeqCst), 0);
             let panic = result.expect_err("a task has panicked");
             assert_eq!(panic.downcast_ref::<String>(), Some(&format!("task {bad} is bad")));
             let sum = AtomicUsize::new(0);
-            run_alone(1000, 4, |at| _ = sum.fetch_add(at, Relaxed));
+            pool.install(|| for_each_task(1000, &|at| _ = sum.fetch_add(at, Relaxed)));
             assert_eq!(sum.into_inner(), 499_500);
         }
     }
 
-    struct Defer<F: Fn()>(F);
+    struct Left<'a>(&'a AtomicUsize);
 
-    impl<F: Fn()> Drop for Defer<F> {
+    impl Drop for Left<'_> {
         fn drop(&mut self) {
-            (self.0)();
+            self.0.fetch_sub(1, SeqCst);
         }
     }
 
-    /// A helper that finds nothing to do goes back to the pool, whose other work it kept waiting.
+    /// The panic of a helper alone, and of both threads at once.
     #[test]
-    fn helpers_return_to_the_pool() {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        pool.install(|| run_alone(100, 2, |_| {}));
-        let begin = Instant::now();
-        let threads: Vec<ThreadId> = pool.broadcast(|_| thread::current().id());
-        assert_eq!(threads.len(), 2);
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    fn a_panic_of_a_helper_reaches_the_caller() {
+        let pool = pool(2);
+        for both in [false, true] {
+            let began = Instant::now();
+            let panic = pool.install(|| {
+                let leader = thread::current().id();
+                // Until a helper has come while the leader was in its task.
+                loop {
+                    assert!(began.elapsed() < Duration::from_secs(60), "no helper came");
+                    let (in_task, loop_began) = (AtomicUsize::new(0), Instant::now());
+                    let result = catch_unwind(AssertUnwindSafe(|| {
+                        for_each_task(2, &|_| {
+                            in_task.fetch_add(1, SeqCst);
+                            while in_task.load(SeqCst) < 2 {
+                                if loop_began.elapsed() > Duration::from_millis(50) {
+                                    return;
+                                }
+                                thread::yield_now();
+                            }
+                            assert!(!both && thread::current().id() == leader, "a task has panicked");
+                        });
+                    }));
+                    if let Err(panic) = result {
+                        return panic;
+                    }
+                }
+            });
+            assert_eq!(panic.downcast_ref::<&str>(), Some(&"a task has panicked"));
+        }
+    }
+
+    /// Other work of the pool is not kept waiting by a thread that runs loops all the time.
+    #[test]
+    fn other_work_of_the_pool_gets_its_turn() {
+        let pool = pool(2);
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                pool.install(|| {
+                    while !is_over.load(Relaxed) {
+                        for_each_task(16, &|_| thread::sleep(Duration::from_micros(20)));
+                    }
+                });
+            });
+            for _ in 0..20 {
+                let asked = Instant::now();
+                pool.install(|| {});
+                assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+            }
+            is_over.store(true, Relaxed);
+        });
     }
 }

@@ -3,22 +3,15 @@
 
 #[cfg(not(target_arch = "wasm32"))]
 use super::helpers;
-use rayon::prelude::*;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Runs `task(0) .. task(count - 1)`, on the current rayon pool where it has several threads. Where another thread runs
-/// such a loop, or a task runs one of its own, rayon shares out the work.
+/// Runs `task(0) .. task(count - 1)`, on the threads of the current rayon pool.
 pub(crate) fn for_each_task(count: usize, task: impl Fn(usize) + Send + Sync) {
-    let threads = rayon::current_num_threads();
-    if count <= 1 || threads == 1 {
-        return (0..count).for_each(task);
-    }
     #[cfg(not(target_arch = "wasm32"))]
-    if helpers::run(count, threads, &task) {
-        return;
-    }
-    (0..count).into_par_iter().for_each(task);
+    helpers::for_each_task(count, &task);
+    #[cfg(target_arch = "wasm32")]
+    (0..count).for_each(task);
 }
 
 /// An output that several tasks write at once, each its own range.
@@ -88,6 +81,7 @@ impl Parts {
     pub fn sum(self, partial: &[f32], n: usize, stride: usize, out: &mut [f32]) {
         const ROWS: usize = 64;
         let (size, rows) = (partial.len() / self.count, out.len() / n);
+        assert_eq!(out.len(), rows * n, "rows of {n} values");
         let out = Output::new(out);
         for_each_task(rows.div_ceil(ROWS), |task| {
             for row in task * ROWS..rows.min((task + 1) * ROWS) {
