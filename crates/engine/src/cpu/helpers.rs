@@ -3,8 +3,9 @@
 //! A training step is some hundred loops of 20 to 500 µs, one after the other. rayon's workers fall asleep in the gaps
 //! between them, and a short loop is over before they are awake again: with two threads a step of a small network took
 //! nearly as long as with one. So a thread that runs loops, the leader, calls workers of its pool as helpers. A helper
-//! spins until the next loop begins. It returns to the pool when none begins for a while, and after a fixed time in any
-//! case, so that the pool's other work gets its turn. The leader waits only for helpers that have joined the loop.
+//! spins until the next loop begins. It returns to the pool when none begins for a while, and after the first loop that
+//! ends later than a fixed time, so that the pool's other work gets its turn. The leader waits only for helpers that
+//! have joined the loop.
 //!
 //! Tasks are cut into one share for each thread, so that the same thread meets the same part of the images in loop
 //! after loop, where it lies in its cache. A thread that is through with its share takes from those of others.
@@ -24,7 +25,7 @@ const MAX_THREADS: usize = 256;
 /// How long a helper waits for the next loop, and a call for a helper once its loop is over: then the pool has other
 /// work.
 const IDLE_LIMIT: Duration = Duration::from_micros(200);
-/// How long a helper stays in all: as long may other work of the pool have to wait for it.
+/// How long a helper stays for further loops: so long, and a loop, may other work of the pool have to wait for it.
 const STAY_LIMIT: Duration = Duration::from_millis(2);
 /// How often a waiting helper looks for a loop before it looks at the clock.
 const LOOKS_PER_CLOCK: usize = 64;
@@ -167,7 +168,7 @@ impl Helpers {
             }
             if look % LOOKS_PER_CLOCK == 0 {
                 let time = Instant::now();
-                if is_open(now) {
+                if is_open(now) && number < shares.load(Relaxed) {
                     last_open = time;
                 }
                 if time - last_open > IDLE_LIMIT || time - arrived > STAY_LIMIT {
@@ -203,8 +204,6 @@ impl Helpers {
         let shares = self.current.0.shares.load(Relaxed);
         let was_in_task = IS_IN_TASK.replace(true);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            // Each calls two others, so that nobody calls for long.
-            (1..=2).for_each(|child| self.call(2 * number + child, shares));
             for share in (number..number + shares).map(|share| share % shares) {
                 let (first, end) = (share * count / shares, (share + 1) * count / shares);
                 let taken = &self.taken[share].0;
@@ -214,6 +213,9 @@ impl Helpers {
                     if at >= end {
                         break;
                     }
+                    // Each calls two others, so that nobody calls for long; again before every task, since a call is
+                    // void where the pool was busy for long, and a helper may leave as the loop begins.
+                    (1..=2).for_each(|child| self.call(2 * number + child, shares));
                     task(at);
                 }
             }
@@ -348,6 +350,32 @@ mod tests {
             });
             assert_eq!(panic.downcast_ref::<&str>(), Some(&"a task has panicked"));
         }
+    }
+
+    /// A helper that was called while the pool was busy is called again, however long the loop that is open then.
+    #[test]
+    fn a_long_loop_gets_helpers_when_the_pool_is_free_again() {
+        let pool = pool(2);
+        pool.install(|| {
+            let is_busy = Arc::new(AtomicBool::new(false));
+            let busy = Arc::clone(&is_busy);
+            rayon::spawn(move || {
+                busy.store(true, SeqCst);
+                thread::sleep(Duration::from_millis(20));
+            });
+            while !is_busy.load(SeqCst) {
+                thread::yield_now();
+            }
+            // Its call waits in the pool, and is void when the pool is free.
+            for_each_task(2, &|_| {});
+            let threads = Mutex::new(Vec::new());
+            for_each_task(300, &|_| {
+                thread::sleep(Duration::from_millis(1));
+                threads.lock().unwrap().push(thread::current().id());
+            });
+            let threads = threads.into_inner().unwrap();
+            assert!(threads.iter().any(|thread| *thread != threads[0]), "one thread ran the whole loop");
+        });
     }
 
     /// Other work of the pool is not kept waiting by a thread that runs loops all the time.

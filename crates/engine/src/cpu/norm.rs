@@ -17,12 +17,11 @@ const SUM_PIXELS: usize = 512;
 const CACHED_VALUES: usize = 128 * 1024;
 
 /// Images that go through both sweeps together: a batch, cut into a task for every chunk of an image, or a single one
-/// within a task.
+/// within a task, whose chunks then come one after the other.
 #[derive(Clone, Copy)]
 struct Images {
     isa: Isa,
     shape: NormShape,
-    within_a_task: bool,
 }
 
 impl Images {
@@ -31,16 +30,11 @@ impl Images {
     fn for_each(isa: Isa, shape: NormShape, work: impl Fn(Self, Range<usize>) + Send + Sync) {
         let fits = shape.pixels * shape.channels <= CACHED_VALUES;
         if fits && 4 * shape.batch.next_multiple_of(rayon::current_num_threads()) <= 5 * shape.batch {
-            let one = Self { isa, shape: NormShape { batch: 1, ..shape }, within_a_task: true };
+            let one = Self { isa, shape: NormShape { batch: 1, ..shape } };
             for_each_task(shape.batch, |image| work(one, image..image + 1));
         } else {
-            work(Self { isa, shape, within_a_task: false }, 0..shape.batch);
+            work(Self { isa, shape }, 0..shape.batch);
         }
-    }
-
-    /// Tasks of their own, or one after the other where all this is within a task.
-    fn for_each_part(self, count: usize, task: impl Fn(usize) + Send + Sync) {
-        if self.within_a_task { (0..count).for_each(task) } else { for_each_task(count, task) }
     }
 
     /// Values of an image.
@@ -56,7 +50,7 @@ impl Images {
         let size = 2 * channels;
         scratch::with(batch * chunks * size, |partial| {
             let target = Output::new(partial);
-            self.for_each_part(batch * chunks, |task| {
+            for_each_task(batch * chunks, |task| {
                 let (image, chunk) = (task / chunks, task % chunks);
                 let first = image * pixels + chunk * SUM_PIXELS;
                 let values = first * channels..(first + SUM_PIXELS).min((image + 1) * pixels) * channels;
@@ -90,7 +84,7 @@ impl Images {
         let per_task = chunk * (32 * 1024usize).div_ceil(chunk);
         let tasks = self.values().div_ceil(per_task);
         let out = Output::new(out);
-        self.for_each_part(batch * tasks, |task| {
+        for_each_task(batch * tasks, |task| {
             let (image, part) = (task / tasks, task % tasks);
             let first = image * self.values() + part * per_task;
             // SAFETY: each task has its own part of an image.

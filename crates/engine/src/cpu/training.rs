@@ -11,7 +11,6 @@ use crate::tensor::Tensor;
 const CHUNK: usize = 16 * 1024;
 
 /// A parameter's values, moments and gradient, of which a task moves [`CHUNK`] from `first` on.
-#[derive(Clone, Copy)]
 struct Chunk<'a> {
     moved: [Output<'a>; 3],
     gradient: &'a [f32],

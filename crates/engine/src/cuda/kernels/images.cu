@@ -137,8 +137,10 @@ __global__ void pack_masks(const float* logits, const float* raised, float* pack
         if (!finite) *fault = 1.0f; // Whoever writes it writes the same.
         for (int class_ = 0; class_ < classes; class_++) {
             u32 bits = __ballot_sync(0xffffffffu, best == class_ + 1);
-            float part = (float)(bits >> PACKED * lane & (1u << PACKED) - 1);
-            if (lane < PARTS) packed[((mask * classes + class_) * runs + run) * PARTS + lane] = part;
+            if (lane < PARTS) {
+                float part = (float)(bits >> PACKED * lane & (1u << PACKED) - 1);
+                packed[((mask * classes + class_) * runs + run) * PARTS + lane] = part;
+            }
         }
     }
 }
