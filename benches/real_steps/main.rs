@@ -19,9 +19,15 @@ use std::process::Command;
 use std::time::Instant;
 
 /// Name, recipe, part of the training, device, and the largest ratio of our time to PyTorch's that is aimed at.
-const CASES: [(&str, &str, &str, &str, f64); 10] = [
+const CASES: [(&str, &str, &str, &str, f64); 16] = [
     ("shapes-tiny-soft", "shapes-tiny", "soft", "cpu", 0.35),
     ("shapes-tiny-last", "shapes-tiny", "last", "cpu", 0.35),
+    ("shapes-soft", "shapes", "soft", "cpu", 0.35),
+    ("shapes-last", "shapes", "last", "cpu", 0.35),
+    ("lidc-soft", "lidc", "soft", "cpu", 0.35),
+    ("lidc-last", "lidc", "last", "cpu", 0.35),
+    ("cuda-shapes-tiny-soft", "shapes-tiny", "soft", "cuda:bf16", 0.6),
+    ("cuda-shapes-tiny-last", "shapes-tiny", "last", "cuda:bf16", 0.6),
     ("cuda-shapes-soft", "shapes", "soft", "cuda:bf16", 0.6),
     ("cuda-shapes-last", "shapes", "last", "cuda:bf16", 0.6),
     ("cuda-lidc-soft", "lidc", "soft", "cuda:bf16", 0.6),

@@ -60,7 +60,7 @@ pub use optim::{Adam, AdamOptions, Group, Stepped, Updated};
 pub use parameters::{Parameter, ParameterId, Parameters};
 pub use shape::Shape;
 pub use stage::Stage;
-pub use tape::listing::{Listed, Listing};
+pub use tape::listing::{Listed, Listing, Operand, Source};
 pub use tape::{Gradients, Tape, Var};
 pub use tensor::{Device, Tensor};
 pub use views::{InverseViews, NEAR_HIGHEST, PackedMasks, Placement};

@@ -60,12 +60,19 @@ pub(crate) struct Record {
     pub op: Op,
     /// None for an operand that no gradient reaches, or that is not there.
     pub operands: Vec<Option<Place>>,
-    /// The operands' sizes, then the result's.
-    pub shapes: Vec<Shape>,
+    /// The operands' sizes; none for one that is not there.
+    pub operand_shapes: Vec<Option<Shape>>,
+    pub shape: Shape,
     /// Memory of the result, and the number of its buffer.
     pub bytes: usize,
     pub buffer: u64,
     pub forward: Duration,
+}
+
+impl Record {
+    fn is_parameter(&self) -> bool {
+        matches!(self.op, Op::Leaf(_))
+    }
 }
 
 impl Var {
@@ -123,23 +130,35 @@ impl Var {
         );
         let places =
             operands.iter().map(|operand| operand.and_then(|operand| Some(operand.node.as_ref()?.place)));
-        let shapes =
-            operands.iter().flatten().map(|operand| operand.shape()).chain([tensor.shape()]).collect();
-        Self { node: Some(node.tape.push(places.collect(), shapes, &tensor, op.into())), tensor }
+        let shapes = operands.iter().map(|operand| operand.map(Self::shape));
+        let node = node.tape.push(places.collect(), shapes.collect(), &tensor, op.into());
+        Self { node: Some(node), tensor }
     }
 }
 
 /// What is recorded is shared by all values that came from a tape.
 trait Push {
-    fn push(&self, operands: Vec<Option<Place>>, shapes: Vec<Shape>, result: &Tensor, op: Op) -> Node;
+    fn push(
+        &self,
+        operands: Vec<Option<Place>>,
+        operand_shapes: Vec<Option<Shape>>,
+        result: &Tensor,
+        op: Op,
+    ) -> Node;
 }
 
 impl Push for Rc<RefCell<Recording>> {
-    fn push(&self, operands: Vec<Option<Place>>, shapes: Vec<Shape>, result: &Tensor, op: Op) -> Node {
+    fn push(
+        &self,
+        operands: Vec<Option<Place>>,
+        operand_shapes: Vec<Option<Shape>>,
+        result: &Tensor,
+        op: Op,
+    ) -> Node {
         let Recording { records, clock } = &mut *self.borrow_mut();
         let forward = clock.as_mut().map_or(Duration::ZERO, |clock| clock.lap(result.backend()));
-        let (bytes, buffer) = (result.bytes(), result.buffer_number());
-        records.push(Record { op, operands, shapes, bytes, buffer, forward });
+        let (shape, bytes, buffer) = (result.shape(), result.bytes(), result.buffer_number());
+        records.push(Record { op, operands, operand_shapes, shape, bytes, buffer, forward });
         Node { tape: self.clone(), place: records.len() - 1 }
     }
 }
@@ -183,7 +202,7 @@ impl Tape {
         let leaf = leaves[id.0].get_or_insert_with(|| {
             let tensor = self.parameters[id.0].clone();
             let node = self.trainable[id.0]
-                .then(|| self.recording.push(Vec::new(), vec![tensor.shape()], &tensor, Leaf(id).into()));
+                .then(|| self.recording.push(Vec::new(), Vec::new(), &tensor, Leaf(id).into()));
             Var { tensor, node }
         });
         leaf.clone()

@@ -1,5 +1,6 @@
 //! A run from recipe to report, and what the other commands make of it.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use multivalued_data::report::Report;
@@ -371,4 +372,37 @@ fn the_machine_is_measured() {
     for part in ["kept MiB", "alive MiB", "memory by the plan", "memory held"] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
+}
+
+/// Every operand of an exported step comes from an operation before it, from a parameter, or from outside.
+#[test]
+fn a_step_is_exported_as_a_graph() {
+    let place = Workplace::with_recipe();
+    let said = place.run(&["bench", "tiny.toml", "--steps", "1", "--json", "-"]).succeeds().out;
+    let found: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let operations = found["step"]["operations"].as_array().unwrap();
+    let operands = |of: &serde_json::Value| of["operands"].as_array().unwrap().clone();
+    let mut parameters = BTreeSet::new();
+    for (number, operation) in operations.iter().enumerate() {
+        for operand in operands(operation) {
+            parameters.extend(operand["parameter"].as_str().map(str::to_owned));
+            if let Some(from) = operand["operation"].as_u64() {
+                let from = usize::try_from(from).unwrap();
+                assert!(from < number, "{operation:#}");
+                assert_eq!(operations[from]["result"], operand["shape"], "{operation:#}");
+            }
+        }
+    }
+    let convolution = operations.iter().find(|operation| operation["name"] == "conv 3x3 + bias").unwrap();
+    let names: Vec<_> =
+        operands(convolution).iter().map(|of| of["parameter"].as_str().map(str::to_owned)).collect();
+    assert!(
+        names[0].is_none() && names[1].as_ref().is_some_and(|name| name.ends_with("weight")),
+        "{names:?}"
+    );
+    assert!(parameters.len() > 20, "{parameters:?}");
+    for key in ["planned_forward_bytes", "planned_backward_bytes", "held_bytes"] {
+        assert!(found["step"][key].as_u64().unwrap() > 0, "{key}");
+    }
+    place.run(&["bench", "tiny.toml", "--steps", "1", "--json", "nowhere/step.json"]).fails(2, &["nowhere"]);
 }

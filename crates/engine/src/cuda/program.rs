@@ -119,11 +119,16 @@ mod tests {
             println!("skipped: {error}");
             return;
         }
-        for precision in Precision::ALL {
-            for source in sources(precision, true) {
-                let compiled = source.compile(90).unwrap_or_else(|error| panic!("{precision:?}: {error}"));
-                assert_eq!(compiled.kernels.len(), source.kernels.len());
-                assert!(compiled.image.starts_with(b"\x7fELF"), "{precision:?} {}", source.name);
+        // The kernels of Hopper, and those of the GPUs before it and beside it.
+        for (capability, hopper) in [(90, true), (80, false), (86, false), (89, false)] {
+            for precision in Precision::ALL {
+                for source in sources(precision, hopper) {
+                    let what = format!("{} for {capability}, {precision:?}", source.name);
+                    let compiled =
+                        source.compile(capability).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    assert_eq!(compiled.kernels.len(), source.kernels.len(), "{what}");
+                    assert!(compiled.image.starts_with(b"\x7fELF"), "{what}");
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use super::Record;
 use super::memory::Plan;
 use crate::backend::Backend;
 use crate::op::Op;
-use crate::parameters::Parameters;
+use crate::parameters::{ParameterId, Parameters};
 use crate::shape::Shape;
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,8 @@ pub struct Listing {
 pub struct Listed {
     /// What it is: `conv 3x3 + bias + relu`.
     pub name: String,
-    /// The sizes of its operands.
-    pub operands: Vec<Shape>,
+    /// Those that are there.
+    pub operands: Vec<Operand>,
     /// The sizes of its result.
     pub result: Shape,
     /// Values of the parameters that are its operands.
@@ -47,6 +47,26 @@ pub struct Listed {
     pub backward: Duration,
 }
 
+/// What an operation was given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Operand {
+    /// Its sizes.
+    pub shape: Shape,
+    /// Where it came from.
+    pub source: Source,
+}
+
+/// Where an operand came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The result of an operation, by its number in [`Listing::operations`].
+    Operation(usize),
+    /// A parameter.
+    Parameter(ParameterId),
+    /// A value that no gradient reaches.
+    Constant,
+}
+
 /// A listing in the making, while the backward pass goes on.
 pub(super) struct Lister {
     clock: Clock,
@@ -60,17 +80,37 @@ pub(super) struct Lister {
 impl Lister {
     pub fn new(records: &[Record], clock: Clock) -> Self {
         let plan = Plan::of(records);
-        let volume = |place: usize| match &records[place] {
-            Record { op: Op::Leaf(_), shapes, .. } => shapes[0].volume(),
-            _ => 0,
+        let mut count = 0;
+        let numbers: Vec<usize> = records
+            .iter()
+            .map(|record| {
+                let number = count;
+                count += usize::from(!record.is_parameter());
+                number
+            })
+            .collect();
+        let source = |place: Option<usize>| match place.map(|place| (place, &records[place].op)) {
+            None => Source::Constant,
+            Some((_, Op::Leaf(leaf))) => Source::Parameter(leaf.0),
+            Some((place, _)) => Source::Operation(numbers[place]),
         };
         let listed = |(place, record): (usize, &Record)| {
-            let (result, operands) = record.shapes.split_last().expect("every operation has a result");
-            (!matches!(record.op, Op::Leaf(_))).then(|| Listed {
+            let operands: Vec<Operand> = record
+                .operands
+                .iter()
+                .zip(&record.operand_shapes)
+                .filter_map(|(&place, &shape)| Some(Operand { shape: shape?, source: source(place) }))
+                .collect();
+            let parameters = operands
+                .iter()
+                .filter(|operand| matches!(operand.source, Source::Parameter(_)))
+                .map(|operand| operand.shape.volume())
+                .sum();
+            (!record.is_parameter()).then(|| Listed {
                 name: record.op.name(),
-                operands: operands.to_vec(),
-                result: *result,
-                parameters: record.operands.iter().flatten().map(|&place| volume(place)).sum(),
+                operands,
+                parameters,
+                result: record.shape,
                 bytes: record.bytes,
                 kept: plan.kept[place],
                 alive: plan.alive[place],

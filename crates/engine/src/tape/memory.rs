@@ -5,7 +5,6 @@
 //! and dropped within an operation.
 
 use super::Record;
-use crate::op::Op;
 use std::collections::{HashMap, HashSet};
 
 /// The memory of a step before its backward pass.
@@ -28,7 +27,7 @@ struct Span {
 impl Plan {
     pub fn of(records: &[Record]) -> Self {
         let all = records.len();
-        let leaves = records.iter().filter(|record| matches!(record.op, Op::Leaf(_)));
+        let leaves = records.iter().filter(|record| record.is_parameter());
         let parameters: HashSet<u64> = leaves.map(|record| record.buffer).collect();
         let mut spans = HashMap::<u64, Span>::new();
         let mut kept = vec![0; all];

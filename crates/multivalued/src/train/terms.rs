@@ -1,5 +1,5 @@
 //! The terms of the loss: one table of their names and weights. A term is added by a row of the table, and a call of
-//! [`Losses::add`] where its value is computed (the compiler names a term that is never added); sums over epochs, logs, curves and pages follow the table. Where its
+//! [`Losses::add`] where its value is computed; sums over epochs, logs, curves and pages follow the table. Where its
 //! weight is a new key of the recipe, that key is a row of the recipe's.
 
 use crate::recipe::{MethodKind, Recipe};
@@ -178,7 +178,8 @@ mod tests {
         let mut stored: Vec<_> =
             stored.as_object().unwrap().values().map(|value| value.as_f64().unwrap()).collect();
         stored.sort_by(f64::total_cmp);
-        let expected: Vec<_> = (1u8..=8).map(f64::from).chain([9.0]).collect();
+        let mut expected: Vec<_> = values().map(|(_, value)| f64::from(value)).chain([9.0]).collect();
+        expected.sort_by(f64::total_cmp);
         assert_eq!(stored, expected, "each term has a field of its own");
         terms.add(&terms.clone());
         assert_eq!(terms.mean(2.0), LossTerms::new(9.0, values()));
@@ -208,6 +209,18 @@ mod tests {
             let section = reference.split(&format!("## `[{table}]`")).nth(1).unwrap();
             let section = section.split("## ").next().unwrap();
             assert!(section.contains(&format!("| `{key}` |")), "{term:?}: {table}.{key} has no row");
+        }
+    }
+
+    #[test]
+    fn every_term_is_explained_among_the_numbers_of_the_log() {
+        let page = include_str!("../../../../docs/run-folder.md");
+        let terms = serde_json::to_value(LossTerms::default()).unwrap();
+        for name in terms.as_object().unwrap().keys() {
+            assert!(
+                page.contains(&format!("`loss.{name}`")),
+                "docs/run-folder.md says nothing of loss.{name}"
+            );
         }
     }
 }
