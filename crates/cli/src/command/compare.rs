@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use multivalued_data::report::Report;
+use multivalued_data::report::{NoiseFloor, Report};
 
 use crate::columns::table;
 use crate::exit::{Failure, Outcome};
@@ -140,7 +140,10 @@ impl Compare {
     fn columns(&self, runs: &[Compared], comparable: bool) -> Outcome {
         let names = || runs.iter().map(|run| run.name.clone());
         let mut rows = vec![std::iter::once("score".to_owned()).chain(names()).collect()];
-        rows.extend(self.shown(runs).into_iter().map(|key| score_row(key, runs, comparable)));
+        for key in self.shown(runs) {
+            rows.push(score_row(key, runs, comparable));
+            rows.extend(chance_row(key, runs));
+        }
         say_lines(&(table(&rows) + "\n"))?;
         let mut rows = vec![std::iter::once("recipe".to_owned()).chain(names()).collect()];
         let recipes: Vec<_> = runs.iter().map(|run| run.recipe.clone()).collect();
@@ -164,13 +167,23 @@ impl Compare {
             let mut row = vec![run.name.replace('|', "\\|")];
             row.extend(run.origin());
             row.extend(shown.iter().map(|key| {
-                run.report.score(key).map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"))
+                let chance = run.report.noise.chance(key);
+                let chance = chance.map_or(String::new(), |chance| format!(" (chance {:.4})", chance.mean));
+                run.report.score(key).map_or_else(|| "-".to_owned(), |value| format!("{value:.4}{chance}"))
             }));
             rows.push(row);
         }
         let line = |row: &Vec<String>| terminal::shown(&format!("| {} |", row.join(" | ")));
         rows.iter().map(line).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// What chance alone would show of a calibration error; nothing for another score.
+fn chance_row(key: &str, runs: &[Compared]) -> Option<Vec<String>> {
+    let chances: Vec<_> = runs.iter().map(|run| run.report.noise.chance(key)).collect();
+    let said = |chance: &Option<&NoiseFloor>| chance.map_or("-".to_owned(), |chance| format!("{:.4}", chance.mean));
+    let row = std::iter::once("  by chance alone".to_owned()).chain(chances.iter().map(said));
+    chances.iter().any(Option::is_some).then(|| row.collect())
 }
 
 fn draw(runs: Vec<Compared>, out: &Path) -> Outcome {

@@ -112,7 +112,7 @@ impl Page<'_> {
             ));
         }
         tiles.push((number(scores.n_x_1pct), "hypotheses of 1 % and more per image".into()));
-        let chance = self.report.noise.groups.get("mode_ece");
+        let chance = self.report.noise.chance("mode_ece");
         let chance =
             chance.map_or(String::new(), |floor| format!("; by chance alone {}", number(floor.mean)));
         tiles.push((number(summary.pooled.mode_ece), format!("calibration error of hypotheses{chance}")));
@@ -164,21 +164,26 @@ impl Page<'_> {
         let report = self.report;
         let cell = |found: Option<&Option<[f64; 2]>>| found.map_or(String::new(), range);
         let groups = report.intervals_by_group.as_ref();
+        let chance = |key: &str| {
+            let chance = report.noise.chance(key).map(|chance| (number(chance.mean), Some([chance.low, chance.high])));
+            chance.map_or(String::new(), |(mean, between)| format!("{mean} ({})", range(&between)))
+        };
         let row = |(key, value): (&str, f64)| {
             let by_group = groups.map_or(String::new(), |all| format!("<td>{}</td>", cell(all.get(key))));
             format!(
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{by_group}<td>{}</td></tr>",
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{by_group}<td>{}</td><td>{}</td></tr>",
                 escaped(key),
                 number(value),
                 cell(report.intervals.get(key)),
                 report.std_over_images.get(key).map_or(String::new(), |std| number(*std)),
+                chance(key),
             )
         };
         let mut rows = report.summary.numbers().into_iter().map(row).collect::<String>();
         let blank = if groups.is_some() { "<td></td><td></td>" } else { "<td></td>" };
         for (name, mode) in report.mode_rows() {
             rows += &format!(
-                "<tr><th scope=\"row\">{}</th><td>{}</td>{blank}<td>{}</td></tr>",
+                "<tr><th scope=\"row\">{}</th><td>{}</td>{blank}<td>{}</td><td></td></tr>",
                 escaped(&name),
                 number(mode.mean),
                 number(mode.std)
@@ -186,8 +191,10 @@ impl Page<'_> {
         }
         let by_group = if groups.is_some() { "<th>95 % over groups</th>" } else { "" };
         format!(
-            "<h2>All scores</h2>\n<p>{}.</p>\n<p>{}. docs/metrics.md has every formula.</p>\n<div class=\"wide\"><table><thead>\
-             <tr><th>score</th><th>mean</th><th>95 % over images</th>{by_group}<th>std over images</th></tr>\
+            "<h2>All scores</h2>\n<p>{}.</p>\n<p>{}. A calibration error has beside it what a perfectly \
+             calibrated model would show by chance (5 % to 95 %). docs/metrics.md has every formula.</p>\n<div class=\"wide\"><table><thead>\
+             <tr><th>score</th><th>mean</th><th>95 % over images</th>{by_group}<th>std over images</th><th>by chance \
+             alone</th></tr>\
              </thead><tbody>{rows}</tbody></table></div>",
             escaped(&report.convention),
             escaped(WHY_THE_LIMIT)

@@ -213,6 +213,13 @@ fn seeds_are_combined_into_one_model() {
     let mean = (ged("one/report.json") + ged("two/report.json")) / 2.0;
     assert!(ged("mixed.json") <= mean + 0.01, "{}, {mean}", ged("mixed.json"));
     assert!(!place.path("mixed/report.json").exists(), "a model that was handed on is not written to");
+    // Handed on, its weights are rounded to f16, and it is a mixture of two all the same.
+    place.run(&["export", "mixed", "--out", "models/mixed"]).fails(2, &["mixed", "has no report.json"]);
+    place.run(&["evaluate", "mixed", "--json", "mixed/report.json"]).succeeds();
+    place.run(&["export", "mixed", "--out", "models/mixed"]).succeeds();
+    place.run(&["evaluate", "models/mixed", "--json", "handed-on.json"]).succeeds();
+    assert!((ged("handed-on.json") - ged("mixed.json")).abs() < 0.01, "{}", ged("handed-on.json"));
+    assert!(place.path("models/mixed/member-2/model.safetensors").is_file());
     // Models in place of runs, and members that do not go together.
     place.run(&["export", "one", "--out", "models/one"]).succeeds();
     place.run(&["combine", "models/one", "two", "--out", "also"]).succeeds();

@@ -49,6 +49,8 @@ fn a_baseline_is_trained_scored_predicted_and_resumed_like_the_method() {
     place.train("own", &[]).trained();
     let table = place.run(&["compare", "own", "prob", "unet", "--figures", "figures"]).succeeds().out;
     assert!(table.contains("ged_limit") && table.contains("method.kind"), "{table}");
+    let (_, errors) = table.split_once("\nmode_ece ").expect("a calibration error");
+    assert!(errors.lines().nth(1).unwrap().starts_with("  by chance alone"), "{table}");
     let figure = |name: &str| fs::read_to_string(place.path("figures").join(name)).unwrap();
     let lines = |name: &str| figure(name).matches("<polyline").count();
     assert_eq!(lines("validation-ged.svg"), 3, "every method");

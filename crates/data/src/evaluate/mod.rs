@@ -324,6 +324,10 @@ pub fn summarise(scores: &[CaseScore], settings: &Settings) -> Result<Report> {
             lesion_iou: lesion::MATCH_IOU,
             expected_mass: scores.iter().map(|score| score.expected_mass).sum::<f64>() / scores.len() as f64,
             known_in: known_in(scores),
+            annotations: scores.iter().map(|score| score.empty_labels.1).fold(None, |range, count| {
+                let [fewest, most] = range.unwrap_or([count; 2]);
+                Some([fewest.min(count), most.max(count)])
+            }),
         }),
         volumes: None,
         images: scores.iter().map(|score| score.row.clone()).collect(),

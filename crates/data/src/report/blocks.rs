@@ -53,7 +53,19 @@ pub fn about_the_floor(report: &Report) -> String {
             let which = if known == all {
                 String::new()
             } else {
-                format!(" Floor and excess are over the {known} of {all} images with several annotations.")
+                let of_known = report.images.iter().filter(|row| !row.details.ged_floor.is_nan());
+                let mean = of_known.map(|row| row.scores.ged_limit).sum::<f64>() / known as f64;
+                format!(
+                    " Floor and excess are over the {known} of {all} images with several annotations, on which this \
+                     model has {mean:.4}."
+                )
+            };
+            let varies = match report.measures.as_ref().and_then(|measures| measures.annotations) {
+                Some([fewest, most]) if fewest < most => format!(
+                    " K varies from {fewest} to {most}: each image has a floor of its own, which is higher where fewer \
+                     readers drew, and the floor is their mean."
+                ),
+                _ => String::new(),
             };
             let below = if lies_below(report) {
                 " This model lies below the floor, so readers are no such draws: readers with habits of their own \
@@ -66,7 +78,7 @@ pub fn about_the_floor(report: &Report) -> String {
             format!(
                 "The floor is the expected GED of a model that knew how readers answer each image: D/K, with K \
                  readers and D the mean distance of two of them, if readers are independent draws of one \
-                 distribution per image.{which}{below}{truth}"
+                 distribution per image.{varies}{which}{below}{truth}"
             )
         }
     }

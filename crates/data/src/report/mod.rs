@@ -139,6 +139,12 @@ pub struct NoiseFloors {
 }
 
 impl NoiseFloors {
+    /// What chance alone would show: with the dependence inside groups where that is known, else of independent
+    /// readers.
+    pub fn chance(&self, key: &str) -> Option<&NoiseFloor> {
+        self.groups.get(key).or_else(|| self.readers.get(key))
+    }
+
     fn is_empty(&self) -> bool {
         self.readers.is_empty() && self.groups.is_empty()
     }
@@ -157,6 +163,9 @@ pub struct Measures {
     pub expected_mass: f64,
     /// In how many images a number is known, where that is not all of them.
     pub known_in: BTreeMap<String, usize>,
+    /// The fewest and the most annotations of an image; none in reports of before this was counted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub annotations: Option<[usize; 2]>,
 }
 
 /// A true mode's predicted probability: that of the outputs nearest to it.
