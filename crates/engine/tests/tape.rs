@@ -1,7 +1,7 @@
 //! What a recorded step knows of itself: gradients that are masked and accumulated where they are made, and its list
 //! of operations.
 
-use multivalued_engine::{Corners, Device, ParameterId, Parameters, Tape, Tensor, Var};
+use multivalued_engine::{Corners, Device, ParameterId, Parameters, Source, Tape, Tensor, Var};
 
 const SHAPE: [usize; 4] = [2, 5, 6, 8];
 
@@ -122,9 +122,13 @@ fn a_step_is_listed_with_shapes_parameters_and_bytes() {
     assert_eq!(names, ["conv 3x3 + bias + relu", "conv 1x1", "mean of pixels", "scale", "sum"]);
     assert_eq!(*listed[0].result, SHAPE);
     assert_eq!(
-        listed[0].operands.iter().map(|shape| shape.to_vec()).collect::<Vec<_>>(),
+        listed[0].operands.iter().map(|operand| operand.shape.to_vec()).collect::<Vec<_>>(),
         [SHAPE.to_vec(), vec![3, 3, 8, 8], vec![8]]
     );
+    let sources = |op: usize| listed[op].operands.iter().map(|operand| operand.source).collect::<Vec<_>>();
+    assert_eq!(sources(0), [Source::Constant, Source::Parameter(ids[0]), Source::Parameter(ids[4])]);
+    assert_eq!(sources(1), [Source::Operation(0), Source::Parameter(ids[3])]);
+    assert_eq!([2, 3, 4].map(sources), [1, 2, 3].map(|op| vec![Source::Operation(op)]));
     assert_eq!(listed.iter().map(|op| op.parameters).collect::<Vec<_>>(), [584, 64, 0, 0, 0]);
     assert_eq!(listed.iter().map(|op| op.bytes).collect::<Vec<_>>(), [1920, 1920, 64, 64, 4]);
     assert!(listed[0].forward.as_nanos() > 0 && listed[0].backward.as_nanos() > 0);

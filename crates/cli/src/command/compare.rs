@@ -181,7 +181,8 @@ impl Compare {
 /// What chance alone would show of a calibration error; nothing for another score.
 fn chance_row(key: &str, runs: &[Compared]) -> Option<Vec<String>> {
     let chances: Vec<_> = runs.iter().map(|run| run.report.noise.chance(key)).collect();
-    let said = |chance: &Option<&NoiseFloor>| chance.map_or("-".to_owned(), |chance| format!("{:.4}", chance.mean));
+    let said =
+        |chance: &Option<&NoiseFloor>| chance.map_or("-".to_owned(), |chance| format!("{:.4}", chance.mean));
     let row = std::iter::once("  by chance alone".to_owned()).chain(chances.iter().map(said));
     chances.iter().any(Option::is_some).then(|| row.collect())
 }

@@ -165,7 +165,8 @@ impl Page<'_> {
         let cell = |found: Option<&Option<[f64; 2]>>| found.map_or(String::new(), range);
         let groups = report.intervals_by_group.as_ref();
         let chance = |key: &str| {
-            let chance = report.noise.chance(key).map(|chance| (number(chance.mean), Some([chance.low, chance.high])));
+            let chance =
+                report.noise.chance(key).map(|chance| (number(chance.mean), Some([chance.low, chance.high])));
             chance.map_or(String::new(), |(mean, between)| format!("{mean} ({})", range(&between)))
         };
         let row = |(key, value): (&str, f64)| {

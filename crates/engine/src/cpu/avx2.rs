@@ -6,6 +6,15 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(());
 
+impl Avx2 {
+    /// # Safety
+    /// The machine must have AVX2 and FMA.
+    #[inline(always)]
+    pub(super) unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
 /// Compiles a kernel for this set.
 ///
 /// # Safety

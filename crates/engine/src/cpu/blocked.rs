@@ -53,6 +53,9 @@ macro_rules! with_row_count {
     };
 }
 
+#[cfg_attr(not(target_arch = "x86_64"), path = "blocked/no_pairs.rs")]
+pub(super) mod pairs;
+
 /// `R` rows times `NV` vectors of columns, summed in registers.
 ///
 /// # Safety

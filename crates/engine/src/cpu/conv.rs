@@ -4,6 +4,7 @@
 //! The direct 3x3 form copies a block of rows into a zero-padded strip; a window is then three runs
 //! of 3·channels contiguous values, which the register-blocked products read where they lie.
 
+use super::blocked::pairs::{PairKernel, Pairs};
 use super::blocked::{OuterProducts, RowsTimesMatrix, Runs};
 use super::epilogue::{Finish, with_padded};
 use super::matmul::{column_sums, matmul, matmul_backward, matmul_tn};
@@ -43,11 +44,20 @@ pub(crate) fn forward(
     }
     if shape.kernel == 1 {
         matmul(isa, x, weights, shape.inputs, shape.outputs, epilogue, out);
+    } else if let Some(pairs) = by_pairs(isa, shape) {
+        direct_forward_by_pairs(pairs, shape, x, weights, epilogue, out);
     } else if let Some(isa) = winograd::suits(isa, shape) {
         winograd::forward(isa, shape, x, weights, epilogue, out);
     } else {
         direct_forward(isa, shape, x, weights, epilogue, out);
     }
+}
+
+/// What computes the windows of a 3x3 convolution by pairs, where that takes less time than Winograd's algorithm, whose
+/// transforms would have half-empty vectors (measured on Zen 5).
+fn by_pairs(isa: Isa, shape: ConvShape) -> Option<Pairs> {
+    let ConvShape { inputs, outputs, .. } = shape;
+    isa.pairs().filter(|_| inputs % 16 == 8 && outputs % 16 == 8 && inputs * outputs <= 256)
 }
 
 /// [`forward`] with weights [kernel, kernel, outputs, inputs] that are turned around and transposed first: how a
@@ -179,22 +189,40 @@ fn direct_forward(
     epilogue: Epilogue<[f32]>,
     out: &mut [f32],
 ) {
-    let isa = isa.for_channels(shape.outputs);
-    with_padded(weights, shape.outputs, isa.lanes(), |weights| {
-        epilogue.with_padded_bias(shape.outputs, isa.lanes(), |epilogue| {
-            direct_padded_forward(isa, shape, x, weights, epilogue, out);
+    let outputs = shape.outputs;
+    let isa = isa.for_channels(outputs);
+    with_padded(weights, outputs, isa.lanes(), |weights| {
+        epilogue.with_padded_bias(outputs, isa.lanes(), |epilogue| {
+            let weights = (weights, outputs.next_multiple_of(isa.lanes()));
+            direct_rows_forward(shape, x, weights, epilogue, out, |rows| isa.run(rows));
         });
     });
 }
 
-/// [`direct_forward`] with the rows of weights and the bias padded to whole vectors.
-fn direct_padded_forward(
-    isa: Isa,
+/// [`direct_forward`] where inputs and outputs come in eights.
+fn direct_forward_by_pairs(
+    pairs: Pairs,
     shape: ConvShape,
     x: &[f32],
     weights: &[f32],
     epilogue: Epilogue<[f32]>,
     out: &mut [f32],
+) {
+    scratch::with(weights.len(), |interleaved| {
+        pairs.interleave(weights, shape.outputs, interleaved);
+        let weights = (&*interleaved, 2 * shape.outputs);
+        direct_rows_forward(shape, x, weights, epilogue, out, |rows| pairs.run(rows));
+    });
+}
+
+/// A direct convolution with weights and their stride as the kernel takes them, and the bias padded to whole vectors.
+fn direct_rows_forward(
+    shape: ConvShape,
+    x: &[f32],
+    (weights, stride): (&[f32], usize),
+    epilogue: Epilogue<[f32]>,
+    out: &mut [f32],
+    run: impl Fn(DirectRows) + Send + Sync,
 ) {
     let blocks = RowBlocks::new(shape);
     let strip_row = (shape.width + 2) * shape.inputs;
@@ -205,7 +233,7 @@ fn direct_padded_forward(
         scratch::with((rows + 2) * strip_row, |strip| {
             pad_rows(shape, x, image, first, rows, strip);
             let at = (image * shape.height + first) * out_row;
-            isa.run(DirectRows {
+            run(DirectRows {
                 rows,
                 strip_row,
                 out_row,
@@ -215,7 +243,7 @@ fn direct_padded_forward(
                     rows: shape.width,
                     runs: Runs { count: 3, len: 3 * shape.inputs, stride: strip_row },
                     matrix: weights.as_ptr(),
-                    matrix_stride: shape.outputs.next_multiple_of(isa.lanes()),
+                    matrix_stride: stride,
                     columns: shape.outputs,
                     finish: Finish::new(epilogue, at),
                     out: out.at(at, rows * out_row),
@@ -234,23 +262,45 @@ struct DirectRows {
     product: RowsTimesMatrix,
 }
 
+impl DirectRows {
+    /// The product of one output row.
+    ///
+    /// # Safety
+    /// There must be such a row.
+    #[inline(always)]
+    unsafe fn row(&self, row: usize) -> RowsTimesMatrix {
+        // SAFETY: as granted.
+        unsafe {
+            RowsTimesMatrix {
+                x: self.product.x.add(row * self.strip_row),
+                finish: self.product.finish.add(row * self.out_row, 0),
+                out: self.product.out.add(row * self.out_row),
+                ..self.product
+            }
+        }
+    }
+}
+
+// SAFETY of both: the strip holds rows + 2 padded rows, so that three runs of 3·inputs values start at each of `width`
+// pixels of a row; weights and bias are padded to whole vectors, or the weights interleaved; the output rows (and those
+// of residual and mask) are this task's own, and sizes were checked.
 impl Kernel for DirectRows {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         for row in 0..self.rows {
-            // SAFETY: the strip holds rows + 2 padded rows, so that three runs of 3·inputs values
-            // start at each of `width` pixels of row `row`; weights and bias are padded to whole
-            // vectors; the output rows (and those of residual and mask) are this task's own, and sizes were checked.
-            unsafe {
-                let product = RowsTimesMatrix {
-                    x: self.product.x.add(row * self.strip_row),
-                    finish: self.product.finish.add(row * self.out_row, 0),
-                    out: self.product.out.add(row * self.out_row),
-                    ..self.product
-                };
-                product.run(s);
-            }
+            // SAFETY: see above.
+            unsafe { self.row(row).run(s) }
+        }
+    }
+}
+
+impl PairKernel for DirectRows {
+    #[inline(always)]
+    fn run(self, pairs: Pairs) {
+        for row in 0..self.rows {
+            // SAFETY: see above.
+            unsafe { self.row(row).run_windows(pairs) }
         }
     }
 }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `device`, `memory` | the device with its pool of buffers |
 //! | `values`, `images`, `views`, `norms`, `rows`, `products`, `training` | the backend's kernels, by family |
-//! | `blocked`, `epilogue` | the two register-blocked products that most time is spent in, and what becomes of their sums |
+//! | `blocked`, `blocked/pairs`, `epilogue` | the two register-blocked products that most time is spent in, one of them for few channels, and what becomes of their sums |
 //! | `conv`, `winograd`, `matmul`, `inner_products`, `pixel_layers`, `norm`, `norm_sums`, `resize`, `elementwise`, `math` | loops over slices, which check their sizes |
 //! | `simd`, `avx512`, `avx2`, `neon`, `simd128`, `portable` | the vector operations, by instruction set |
 //! | `parallel`, `helpers`, `scratch` | tasks for threads, helpers that wait for the next tasks, and working memory |

@@ -3,6 +3,7 @@
 //! A kernel is a struct that implements [`Kernel`]; [`Isa::run`] compiles its body once per
 //! instruction set and picks one at run time.
 
+use super::blocked::pairs::Pairs;
 use std::fmt;
 
 /// Vectors of `LANES` f32. A value of an implementing type is proof that its instructions exist on
@@ -133,6 +134,16 @@ impl Isa {
         }
         let _ = channels;
         self
+    }
+
+    /// Windows by pairs, where this set has them.
+    pub(crate) fn pairs(self) -> Option<Pairs> {
+        #[cfg(target_arch = "x86_64")]
+        if self.0 == Set::Avx512 {
+            // SAFETY: machines of this set have what pairs need.
+            return Some(unsafe { Pairs::new() });
+        }
+        None
     }
 
     /// Runs a kernel compiled for this set.

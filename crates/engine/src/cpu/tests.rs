@@ -64,7 +64,7 @@ fn taps_without_a_gradient_get_none_and_what_is_no_number_stays_so() {
 
 #[test]
 fn convolutions_stay_inside_their_buffers() {
-    let channels = [1, 3, 8, 16, 17, 32];
+    let channels = [1, 3, 8, 16, 17, 24, 32];
     for (i, inputs) in channels.into_iter().enumerate() {
         for (j, outputs) in channels.into_iter().enumerate() {
             for kernel in [1, 3] {
@@ -90,6 +90,26 @@ fn convolutions_stay_inside_their_buffers() {
                     conv::flipped_forward(isa, back, &residual, &weights, masked, &mut dx);
                     conv::weight_gradient(isa, shape, &x, &residual, &mut dw, Some(&mut db));
                     vec![out, dx, dw, db]
+                });
+            }
+        }
+    }
+}
+
+/// Every size of a register block of windows, for one, two and three vectors of eight columns.
+#[test]
+fn rows_of_any_width_with_few_channels() {
+    for width in 1..40 {
+        for (inputs, outputs) in [(8, 8), (8, 24), (24, 8), (40, 8), (8, 40), (24, 24)] {
+            let shape = ConvShape { batch: 1, height: 1 + width % 3, width, inputs, outputs, kernel: 3 };
+            let (x, weights) = (values(shape.pixels() * inputs), values(9 * inputs * outputs));
+            let bias = values(outputs);
+            for (bias, relu) in [(Some(&bias[..]), true), (None, false)] {
+                let epilogue = Epilogue::<[f32]> { bias, relu, ..Epilogue::NONE };
+                compare(&shape, |isa| {
+                    let mut out = values(shape.pixels() * outputs);
+                    conv::forward(isa, shape, &x, &weights, epilogue, &mut out);
+                    vec![out]
                 });
             }
         }
