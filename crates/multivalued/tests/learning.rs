@@ -56,8 +56,14 @@ fn learns(name: &str, seed: u64, bars: &Bars) {
     let truth = summary.truth.as_ref().expect(known);
     let (floor, std) = (summary.oracle_ged.expect(known), summary.mode_probability_std.expect(known));
     println!(
-        "{name} seed {seed}: {seconds:.0} s, GED {:.4} (floor {:.4}), recall {:.4}, probability error {:.4} (std {:.4}), N_x {:.2}",
-        scores.ged_exact, floor, truth.mode_recall, truth.mode_probability_mae, std, scores.n_x_1pct
+        "{name} seed {seed}: {seconds:.0} s, GED {:.4} (floor {:.4}), recall {:.4}, probability error {:.4} (std {:.4}), total variation {:.4}, N_x {:.2}",
+        scores.ged_exact,
+        floor,
+        truth.mode_recall,
+        truth.mode_probability_mae,
+        std,
+        truth.total_variation,
+        scores.n_x_1pct
     );
     assert!(scores.ged_exact <= floor + bars.above_floor, "GED");
     assert!(truth.mode_probability_mae <= bars.probability_error, "probability error");
