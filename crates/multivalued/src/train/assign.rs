@@ -140,8 +140,8 @@ fn assign_by_output(
 /// The paper's E_3: an annotation belongs to the code nearest to the pair's embedding; the generator sees
 /// the code, the embedding gets its gradient (straight through).
 ///
-/// Paper: eq. (nearest) and E_zreg, §3.2. Differs: the commitment is a mean over dimensions, not a sum,
-/// which would pin the encoder to its first codes.
+/// Paper: eq. (nearest) and E_zreg, §3.2. Differs: the commitment is a mean over dimensions, not a sum, so that
+/// its weight means the same for codes of any length.
 fn assign_by_embedding(
     model: &Model,
     tape: &Tape,

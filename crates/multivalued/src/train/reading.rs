@@ -1,8 +1,10 @@
 //! What is read of a step, at its end and at once: a GPU is waited for here, for the assignment's distances, and for
-//! the codes' moving average where there is one.
+//! the codes' moving average where there is one. An energy score beside a pair encoder is told the codes it compares.
 
 use super::exchange::{RankSignal, Targets, Whole};
 use super::terms::LossTerms;
+use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
+use crate::model::{Encoded, Model};
 use multivalued_engine::{Adam, Parameters, Stepped, Tensor};
 
 /// What a step leaves behind.
@@ -44,6 +46,23 @@ impl StepResult {
             ..Self::without_codes(&read)
         }
     }
+}
+
+/// Most codes that the energy score compares where the assignment made no outputs for it.
+const MOST_COMPARED: usize = 16;
+
+/// The codes that the classifier thinks most probable for the batch, of all ranks.
+pub(super) fn likeliest_codes(model: &Model, encoded: &Encoded, ranks: &Ranks) -> Vec<usize> {
+    let mut sums = vec![0.0f32; model.recipe.code_count];
+    let probabilities = encoded.logits.stop_gradient().softmax().tensor().to_vec();
+    for row in probabilities.chunks_exact(sums.len()) {
+        sums.iter_mut().zip(row).for_each(|(sum, probability)| *sum += probability);
+    }
+    ranks.sum(BATCH_STATISTICS, &mut sums).unwrap_or_else(|error| unwind(error));
+    let mut codes = model.active_codes();
+    codes.sort_by(|&a, &b| sums[b].total_cmp(&sums[a]));
+    codes.truncate(MOST_COMPARED);
+    codes
 }
 
 /// The values of a step.

@@ -21,11 +21,11 @@ mod routing;
 use super::assign::{Assigned, Followed, assign, compared};
 use super::codebook_step::CodebookStep;
 use super::exchange::{Part, RankSignal};
-use super::reading::{StepResult, update_and_read};
+use super::reading::{StepResult, likeliest_codes, update_and_read};
 use super::schedule::learning_rate;
 use super::terms::{Losses, Term};
 use crate::batch::Batch;
-use crate::collective::{BATCH_STATISTICS, Ranks, unwind};
+use crate::collective::Ranks;
 use crate::model::{Encoded, Model};
 use crate::recipe::Recipe;
 use multivalued_engine::{Adam, Tape, Tensor, Var};
@@ -125,14 +125,7 @@ fn energy(
     let (compared, codes) = match &assigned.outputs {
         Some((compared, codes)) => (compared, codes.clone()),
         None => {
-            // The codes that matter for this batch: those the classifier thinks of, at most sixteen.
-            let mut mean = vec![0.0f32; model.recipe.code_count];
-            let p = encoded.logits.stop_gradient().softmax().tensor().to_vec();
-            p.chunks_exact(mean.len()).for_each(|row| mean.iter_mut().zip(row).for_each(|(m, p)| *m += p));
-            ranks.sum(BATCH_STATISTICS, &mut mean).unwrap_or_else(|error| unwind(error));
-            let mut codes = model.active_codes();
-            codes.sort_by(|&a, &b| mean[b].total_cmp(&mean[a]));
-            codes.truncate(16);
+            let codes = likeliest_codes(model, encoded, ranks);
             let logits = model.generate_all(tape, encoded, &codes);
             generated = compared(model, &logits, batch, encoded.batch);
             (&generated, codes)
