@@ -1,7 +1,7 @@
 //! How far from the best that can be: the GED beside its floor, single masks as answers, boundaries and lesions.
 
 use multivalued_data::report::blocks::{ANSWERS, PARTS, about_shapes, about_the_floor, shape_rows};
-use multivalued_data::report::{Measures, NOT_KNOWN, NoiseFloors, Report};
+use multivalued_data::report::{Measures, NOT_KNOWN, NoiseFloor, NoiseFloors, Report};
 
 use super::html::{escaped, number};
 use super::range;
@@ -87,7 +87,7 @@ fn shapes(report: &Report, measures: &Measures) -> String {
 /// What chance alone would show for a calibration error, in a few words; nothing where it is not known.
 pub fn chance(noise: &NoiseFloors, key: &str) -> String {
     let said = |name: &str, floors: &std::collections::BTreeMap<_, _>| {
-        floors.get(key).map(|floor: &multivalued_data::report::NoiseFloor| {
+        floors.get(key).map(|floor: &NoiseFloor| {
             format!("{name} {} ({} to {})", number(floor.mean), number(floor.low), number(floor.high))
         })
     };

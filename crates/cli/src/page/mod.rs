@@ -20,7 +20,7 @@ mod study;
 
 use multivalued_data::evaluate::Unit;
 use multivalued_data::metric::ged::WHY_THE_LIMIT;
-use multivalued_data::report::{NOT_KNOWN, Report};
+use multivalued_data::report::{NOT_KNOWN, NoiseFloor, Report};
 
 pub use cases::Areas;
 pub use choice::{Group, groups, pictured};
@@ -164,15 +164,18 @@ impl Page<'_> {
         let report = self.report;
         let cell = |found: Option<&Option<[f64; 2]>>| found.map_or(String::new(), range);
         let groups = report.intervals_by_group.as_ref();
+        let by_chance = !report.noise.is_empty();
         let chance = |key: &str| {
-            let chance =
-                report.noise.chance(key).map(|chance| (number(chance.mean), Some([chance.low, chance.high])));
-            chance.map_or(String::new(), |(mean, between)| format!("{mean} ({})", range(&between)))
+            let floor = report.noise.chance(key);
+            let text = |floor: &NoiseFloor| {
+                format!("{} ({})", number(floor.mean), range(&Some([floor.low, floor.high])))
+            };
+            if by_chance { format!("<td>{}</td>", floor.map_or(String::new(), text)) } else { String::new() }
         };
         let row = |(key, value): (&str, f64)| {
             let by_group = groups.map_or(String::new(), |all| format!("<td>{}</td>", cell(all.get(key))));
             format!(
-                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{by_group}<td>{}</td><td>{}</td></tr>",
+                "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>{by_group}<td>{}</td>{}</tr>",
                 escaped(key),
                 number(value),
                 cell(report.intervals.get(key)),
@@ -184,19 +187,27 @@ impl Page<'_> {
         let blank = if groups.is_some() { "<td></td><td></td>" } else { "<td></td>" };
         for (name, mode) in report.mode_rows() {
             rows += &format!(
-                "<tr><th scope=\"row\">{}</th><td>{}</td>{blank}<td>{}</td><td></td></tr>",
+                "<tr><th scope=\"row\">{}</th><td>{}</td>{blank}<td>{}</td>{}</tr>",
                 escaped(&name),
                 number(mode.mean),
-                number(mode.std)
+                number(mode.std),
+                if by_chance { "<td></td>" } else { "" }
             );
         }
         let by_group = if groups.is_some() { "<th>95 % over groups</th>" } else { "" };
+        let (what_chance_is, chance_head) = match by_chance {
+            true => (
+                " A calibration error has beside it what a perfectly calibrated model would show by chance (5 % \
+                 to 95 %).",
+                "<th>by chance alone</th>",
+            ),
+            false => ("", ""),
+        };
         format!(
-            "<h2>All scores</h2>\n<p>{}.</p>\n<p>{}. A calibration error has beside it what a perfectly \
-             calibrated model would show by chance (5 % to 95 %). docs/metrics.md has every formula.</p>\n<div class=\"wide\"><table><thead>\
-             <tr><th>score</th><th>mean</th><th>95 % over images</th>{by_group}<th>std over images</th><th>by chance \
-             alone</th></tr>\
-             </thead><tbody>{rows}</tbody></table></div>",
+            "<h2>All scores</h2>\n<p>{}.</p>\n<p>{}.{what_chance_is} docs/metrics.md has every formula.</p>\n\
+             <div class=\"wide\"><table><thead>\
+             <tr><th>score</th><th>mean</th><th>95 % over images</th>{by_group}<th>std over images</th>\
+             {chance_head}</tr></thead><tbody>{rows}</tbody></table></div>",
             escaped(&report.convention),
             escaped(WHY_THE_LIMIT)
         )

@@ -145,7 +145,8 @@ impl NoiseFloors {
         self.groups.get(key).or_else(|| self.readers.get(key))
     }
 
-    fn is_empty(&self) -> bool {
+    /// Whether nothing was computed: the report is without details.
+    pub fn is_empty(&self) -> bool {
         self.readers.is_empty() && self.groups.is_empty()
     }
 }
