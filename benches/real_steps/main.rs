@@ -4,8 +4,9 @@
 //! medians of both sides and their ratio. Ours are steps of `Trainer`, batches included; PyTorch's (`peer.py`) are the
 //! same networks, losses, assignment, Adam and weight average on one batch that is ready, on a GPU as one CUDA graph.
 //! `soft` is a step of the first part of a training, `last` one of its last part, with hard assignment, overlap and
-//! energy score. Cases of a GPU run where they are named, or all of them with `cuda`; `--profile CASE` prints where the
-//! time of such a step goes, kernel by kernel. `REAL_STEPS_PEER` names `peer.py` where the program was built elsewhere.
+//! energy score. Those of `shapes` and `lidc` take several minutes each on a CPU, most of it PyTorch's. Cases of a GPU
+//! run where they are named, or all of them with `cuda`; `--profile CASE` prints where the time of such a step goes,
+//! kernel by kernel. `REAL_STEPS_PEER` names `peer.py` where the program was built elsewhere.
 
 #[path = "../against_torch/side.rs"]
 mod side;

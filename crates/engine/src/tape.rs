@@ -131,36 +131,24 @@ impl Var {
         let places =
             operands.iter().map(|operand| operand.and_then(|operand| Some(operand.node.as_ref()?.place)));
         let shapes = operands.iter().map(|operand| operand.map(Self::shape));
-        let node = node.tape.push(places.collect(), shapes.collect(), &tensor, op.into());
+        let node = push(&node.tape, places.collect(), shapes.collect(), &tensor, op.into());
         Self { node: Some(node), tensor }
     }
 }
 
-/// What is recorded is shared by all values that came from a tape.
-trait Push {
-    fn push(
-        &self,
-        operands: Vec<Option<Place>>,
-        operand_shapes: Vec<Option<Shape>>,
-        result: &Tensor,
-        op: Op,
-    ) -> Node;
-}
-
-impl Push for Rc<RefCell<Recording>> {
-    fn push(
-        &self,
-        operands: Vec<Option<Place>>,
-        operand_shapes: Vec<Option<Shape>>,
-        result: &Tensor,
-        op: Op,
-    ) -> Node {
-        let Recording { records, clock } = &mut *self.borrow_mut();
-        let forward = clock.as_mut().map_or(Duration::ZERO, |clock| clock.lap(result.backend()));
-        let (shape, bytes, buffer) = (result.shape(), result.bytes(), result.buffer_number());
-        records.push(Record { op, operands, operand_shapes, shape, bytes, buffer, forward });
-        Node { tape: self.clone(), place: records.len() - 1 }
-    }
+/// Records an operation; what is recorded is shared by all values that came from a tape.
+fn push(
+    tape: &Rc<RefCell<Recording>>,
+    operands: Vec<Option<Place>>,
+    operand_shapes: Vec<Option<Shape>>,
+    result: &Tensor,
+    op: Op,
+) -> Node {
+    let Recording { records, clock } = &mut *tape.borrow_mut();
+    let forward = clock.as_mut().map_or(Duration::ZERO, |clock| clock.lap(result.backend()));
+    let (shape, bytes, buffer) = (result.shape(), result.bytes(), result.buffer_number());
+    records.push(Record { op, operands, operand_shapes, shape, bytes, buffer, forward });
+    Node { tape: tape.clone(), place: records.len() - 1 }
 }
 
 /// Hands out parameters and records what is done with them.
@@ -202,7 +190,7 @@ impl Tape {
         let leaf = leaves[id.0].get_or_insert_with(|| {
             let tensor = self.parameters[id.0].clone();
             let node = self.trainable[id.0]
-                .then(|| self.recording.push(Vec::new(), Vec::new(), &tensor, Leaf(id).into()));
+                .then(|| push(&self.recording, Vec::new(), Vec::new(), &tensor, Leaf(id).into()));
             Var { tensor, node }
         });
         leaf.clone()

@@ -1,5 +1,7 @@
 //! How far from the best that can be: the GED beside its floor, single masks as answers, boundaries and lesions.
 
+use std::collections::BTreeMap;
+
 use multivalued_data::report::blocks::{ANSWERS, PARTS, about_shapes, about_the_floor, shape_rows};
 use multivalued_data::report::{Measures, NOT_KNOWN, NoiseFloor, NoiseFloors, Report};
 
@@ -86,14 +88,17 @@ fn shapes(report: &Report, measures: &Measures) -> String {
 
 /// What chance alone would show for a calibration error, in a few words; nothing where it is not known.
 pub fn chance(noise: &NoiseFloors, key: &str) -> String {
-    let said = |name: &str, floors: &std::collections::BTreeMap<_, _>| {
-        floors.get(key).map(|floor: &NoiseFloor| {
-            format!("{name} {} ({} to {})", number(floor.mean), number(floor.low), number(floor.high))
-        })
+    let said = |name: &str, floors: &BTreeMap<String, NoiseFloor>| {
+        floors.get(key).map(|floor| format!("{name} {}", mean_and_range(floor)))
     };
     let known = [said("independent readers", &noise.readers), said("groups", &noise.groups)];
     let known: Vec<String> = known.into_iter().flatten().collect();
     if known.is_empty() { String::new() } else { format!("chance: {}", known.join(", ")) }
+}
+
+/// What chance alone would show: its mean, and the range from 5 % to 95 %.
+pub fn mean_and_range(floor: &NoiseFloor) -> String {
+    format!("{} ({})", number(floor.mean), range(&Some([floor.low, floor.high])))
 }
 
 fn known(value: Option<f64>) -> String {

@@ -29,6 +29,7 @@ pub use figure::{Drawn, figures};
 pub use gallery::Pictured;
 
 use crate::log::Record;
+use details::mean_and_range;
 pub use html::number;
 use html::{document, escaped, fact_table};
 pub use study::{StudyPage, signed_percent};
@@ -165,12 +166,9 @@ impl Page<'_> {
         let cell = |found: Option<&Option<[f64; 2]>>| found.map_or(String::new(), range);
         let groups = report.intervals_by_group.as_ref();
         let by_chance = !report.noise.is_empty();
-        let chance = |key: &str| {
-            let floor = report.noise.chance(key);
-            let text = |floor: &NoiseFloor| {
-                format!("{} ({})", number(floor.mean), range(&Some([floor.low, floor.high])))
-            };
-            if by_chance { format!("<td>{}</td>", floor.map_or(String::new(), text)) } else { String::new() }
+        let chance_cell = |floor: Option<&NoiseFloor>| match by_chance {
+            true => format!("<td>{}</td>", floor.map_or(String::new(), mean_and_range)),
+            false => String::new(),
         };
         let row = |(key, value): (&str, f64)| {
             let by_group = groups.map_or(String::new(), |all| format!("<td>{}</td>", cell(all.get(key))));
@@ -180,7 +178,7 @@ impl Page<'_> {
                 number(value),
                 cell(report.intervals.get(key)),
                 report.std_over_images.get(key).map_or(String::new(), |std| number(*std)),
-                chance(key),
+                chance_cell(report.noise.chance(key)),
             )
         };
         let mut rows = report.summary.numbers().into_iter().map(row).collect::<String>();
@@ -191,7 +189,7 @@ impl Page<'_> {
                 escaped(&name),
                 number(mode.mean),
                 number(mode.std),
-                if by_chance { "<td></td>" } else { "" }
+                chance_cell(None)
             );
         }
         let by_group = if groups.is_some() { "<th>95 % over groups</th>" } else { "" };
