@@ -197,7 +197,7 @@ fn report_of_cases(
         let mut report = summarise(&scores.into_iter().collect::<Outcome<Vec<_>>>()?, &settings)?;
         let mut all = Predictions::default();
         all.extend(&said);
-        report.volumes = score_volumes(list, &all, settings.seed)?;
+        report.volumes = score_volumes(list, &all, settings.seed, |_, _| ())?;
         Ok((report.to_json(), report.table()))
     })
 }

@@ -33,14 +33,21 @@ impl Counting {
 
     /// The same for other work.
     pub fn of(total: usize, done: &'static str) -> Self {
-        Self { total, what: "images", done, began: Instant::now(), told: None, bar: None }
+        Self::of_things(total, "images", done)
     }
 
     /// The same of strips of an image that is too large to be computed whole; how many there are is said later.
     pub fn of_strips() -> Self {
-        let mut counting = Self::of(0, "computed");
-        counting.what = "strips of the image";
-        counting
+        Self::of_things(0, "strips of the image", "computed")
+    }
+
+    /// The same of volumes whose slices were predicted; how many there are is said later.
+    pub fn of_volumes() -> Self {
+        Self::of_things(0, "volumes", "scored")
+    }
+
+    fn of_things(total: usize, what: &'static str, done: &'static str) -> Self {
+        Self { total, what, done, began: Instant::now(), told: None, bar: None }
     }
 
     /// So many of so many are done.

@@ -1,6 +1,6 @@
 //! Scores of a run's model, and what there is to see of them: report, page and contact sheets.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use multivalued::{Recipe, Trained, Verdict};
 use multivalued_data::evaluate::volumes::score_volumes;
@@ -11,6 +11,7 @@ use multivalued_data::{Case, CaseList, Prediction, Predictions, files};
 
 use super::RunFolder;
 use super::cases::{Cases, TEST};
+use super::counting::Counting;
 use super::model::RunModel;
 use crate::columns::wrapped;
 use crate::exit::Outcome;
@@ -49,7 +50,9 @@ impl Evaluation {
         let (predictions, judged) = model.judge_part(&cases, &parted, judge)?;
         let (scores, areas): (Vec<_>, Vec<_>) = judged.into_iter().unzip();
         let mut report = summarise(&scores, &settings)?;
-        report.volumes = score_volumes(&parted, &predictions, settings.seed)?;
+        let counting = Mutex::new(Counting::of_volumes());
+        let reached = |done, of| counting.lock().expect("nobody panics while counting").reached_of(done, of);
+        report.volumes = score_volumes(&parted, &predictions, settings.seed, reached)?;
         Ok(Self {
             report,
             skipped: cases.skipped,

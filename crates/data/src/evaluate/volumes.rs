@@ -1,5 +1,7 @@
 //! Scores of whole volumes, where cases are slices of such: the distribution over volumes against the readers' volumes.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -110,14 +112,25 @@ impl VolumeSize {
     }
 }
 
-/// Scores the volumes among cases; none where no cases are slices of one. Prediction k is of case k.
-pub fn score_volumes(cases: &CaseList, predictions: &Predictions, seed: u64) -> Result<Option<VolumeReport>> {
+/// Scores the volumes among cases; none where no cases are slices of one. Prediction k is of case k. After each volume
+/// `reached` is told how many of how many are done, from any thread.
+pub fn score_volumes(
+    cases: &CaseList,
+    predictions: &Predictions,
+    seed: u64,
+    reached: impl Fn(usize, usize) + Sync,
+) -> Result<Option<VolumeReport>> {
     let found = volumes(cases);
     if found.is_empty() {
         return Ok(None);
     }
-    let rows: Vec<Result<Option<Scored>>> =
-        found.par_iter().map(|volume| score(cases, predictions, volume, seed)).collect();
+    let done = AtomicUsize::new(0);
+    let score_one = |volume: &VolumeOf| {
+        let row = score(cases, predictions, volume, seed);
+        reached(done.fetch_add(1, Relaxed) + 1, found.len());
+        row
+    };
+    let rows: Vec<Result<Option<Scored>>> = found.par_iter().map(score_one).collect();
     let rows: Vec<Option<Scored>> = rows.into_iter().collect::<Result<_>>()?;
     let without_readers = rows.iter().filter(|row| row.is_none()).count();
     let rows: Vec<Scored> = rows.into_iter().flatten().collect();
@@ -279,6 +292,7 @@ fn ged(tables: &Tables, readers: &[Vec<usize>], weights: &[f64], draws: &[Vec<us
 mod tests {
     use super::*;
     use crate::{Geometry, Hypothesis, Image, Prediction};
+    use std::sync::Mutex;
 
     /// Three slices in which a wide and a narrow reader draw, and a model that says just that.
     fn study(raters: bool, weights: [f32; 2]) -> (CaseList, Predictions) {
@@ -317,7 +331,7 @@ mod tests {
     fn readers_with_habits_are_met_by_coupled_slices_only() {
         for raters in [false, true] {
             let (cases, said) = study(raters, [0.5, 0.5]);
-            let report = score_volumes(&cases, &said, 0).unwrap().unwrap();
+            let report = score_volumes(&cases, &said, 0, |_, _| ()).unwrap().unwrap();
             assert_eq!((report.count, report.without_readers, report.unit), (1, 0, SizeUnit::Millilitres));
             assert!(report.volume_ged.abs() < 0.03, "{}", report.volume_ged);
             assert!(report.volume_ged_uncoupled > report.volume_ged + 0.05, "{report:?}");
@@ -329,7 +343,10 @@ mod tests {
             assert!((size.readers[1] - pixels as f64 * 0.0005).abs() < 1e-9);
         }
         let (cases, said) = study(true, [1.0, 0.0]);
-        let report = score_volumes(&cases, &said, 0).unwrap().unwrap();
+        let last = Mutex::new((0, 0));
+        let report = score_volumes(&cases, &said, 0, |done, of| *last.lock().unwrap() = (done, of));
+        assert_eq!(last.into_inner().unwrap(), (1, 1));
+        let report = report.unwrap().unwrap();
         assert_eq!(report.volume_coverage, 0.5);
         assert!(report.volume_ged > 0.1 && report.intervals["volume_ged"].is_none());
     }
@@ -339,9 +356,9 @@ mod tests {
         let (cases, said) = study(false, [0.5, 0.5]);
         let mut unequal = cases.to_vec().unwrap();
         unequal[1].annotations.pop();
-        assert!(score_volumes(&unequal.into(), &said, 0).unwrap().is_none());
+        assert!(score_volumes(&unequal.into(), &said, 0, |_, _| ()).unwrap().is_none());
         let mut plain = cases.to_vec().unwrap();
         plain.iter_mut().enumerate().for_each(|(at, case)| case.id = format!("image-{at}"));
-        assert!(score_volumes(&plain.into(), &said, 0).unwrap().is_none());
+        assert!(score_volumes(&plain.into(), &said, 0, |_, _| ()).unwrap().is_none());
     }
 }

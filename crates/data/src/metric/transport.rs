@@ -4,11 +4,16 @@
 //! with the fewest arcs is taken. Without both, paths of rounding's one unit can undo each other's work, and
 //! the search takes as many steps as there are units.
 
+use multiversion::multiversion;
+
 /// Mass one in integer units. Cutting the weights to them moves the result by less than 1e-13.
 const UNITS: i64 = 1 << 50;
 
-/// The largest gain in integer units. A path's length stays below this times the number of sinks.
-const GAIN_UNITS: f64 = (1u64 << 44) as f64;
+/// Bits of the largest gain in integer units, where that leaves room: a path's length stays below this gain times the
+/// number of sinks.
+const GAIN_BITS: u32 = 44;
+/// Bits that the length of a path and the number of its arcs may take together.
+const PATH_BITS: u32 = 60;
 
 /// The largest Σ P_ij gain(i, j) over plans P ≥ 0 with the given row and column sums; both sum to one.
 pub fn largest_gain(rows: &[f64], columns: &[f64], gain: impl Fn(usize, usize) -> f64) -> f64 {
@@ -27,7 +32,9 @@ pub fn best_plan(
     let at = |k: usize, sink: usize| if swap { (sink, k) } else { (k, sink) };
     let cells = (0..sources.len()).flat_map(|k| (0..sinks.len()).map(move |sink| at(k, sink)));
     let gains: Vec<f64> = cells.clone().map(|(row, column)| gain(row, column)).collect();
-    let flow = plan(&as_costs(&gains), &in_units(sources), in_units(sinks));
+    let arc_bits = (sinks.len() + 1).next_power_of_two().ilog2();
+    let costs = as_costs(&gains, GAIN_BITS.min(PATH_BITS - 2 * arc_bits), arc_bits);
+    let flow = plan(&costs, arc_bits, &in_units(sources), in_units(sinks));
     let used = cells.zip(flow).filter(|(_, units)| *units > 0);
     used.map(|((row, column), units)| (row, column, units as f64 / UNITS as f64)).collect()
 }
@@ -40,70 +47,122 @@ fn in_units(weights: &[f64]) -> Vec<i64> {
     units
 }
 
-/// Gains as whole costs, the largest gain as the lowest.
-fn as_costs(gains: &[f64]) -> Vec<i64> {
+/// Gains as whole costs, the largest gain as the lowest, above bits that stay free for the number of a path's arcs.
+fn as_costs(gains: &[f64], gain_bits: u32, arc_bits: u32) -> Vec<i64> {
     let largest = gains.iter().fold(0.0, |largest: f64, gain| largest.max(gain.abs()));
-    let scale = if largest > 0.0 { GAIN_UNITS / largest } else { 0.0 };
-    gains.iter().map(|gain| -(gain * scale).round() as i64).collect()
+    let scale = if largest > 0.0 { (1u64 << gain_bits) as f64 / largest } else { 0.0 };
+    gains.iter().map(|gain| -(gain * scale).round() as i64 * (1 << arc_bits)).collect()
 }
 
-/// How far a sink is: the cost of the way there, then the number of its arcs.
-type Distance = (i64, usize);
+/// Whom a sink is served by, in the order of the sources, and with how much. A plan has few of these: at most one less
+/// than there are sources and sinks together.
+type Served = Vec<(usize, i64)>;
+
+/// Changes what a source gives to a sink.
+fn give(served: &mut Served, source: usize, units: i64) {
+    match served.binary_search_by_key(&source, |&(by, _)| by) {
+        Ok(place) => {
+            served[place].1 += units;
+            if served[place].1 == 0 {
+                served.remove(place);
+            }
+        }
+        Err(place) => served.insert(place, (source, units)),
+    }
+}
+
+/// The way to a sink that is reached from the start; others are told by their places in a list.
+const FROM_THE_START: u32 = u32::MAX;
+
+/// Shortens the distances of all sinks by a way that leads there over a source with these costs. Sinks that are settled
+/// are no farther than where the way begins, so they stay as they are.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn shorten(distance: &mut [i64], previous: &mut [u32], start: i64, costs: &[i64], prices: &[i64], way: u32) {
+    let sinks = distance.iter_mut().zip(previous).zip(costs.iter().zip(prices));
+    for ((distance, previous), (cost, price)) in sinks {
+        let reached = start + cost - price;
+        let better = reached < *distance;
+        *distance = if better { reached } else { *distance };
+        *previous = if better { way } else { *previous };
+    }
+}
+
+/// What the distance of a sink is raised to, at least, when the nearest one is looked for.
+const OPEN: i64 = i64::MIN;
+const SETTLED: i64 = i64::MAX;
+
+/// The first of the nearest sinks that are not settled: supply and demand are equal, so there is one.
+#[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq+avx512vl", "x86_64+avx2"))]
+fn nearest_open(distance: &[i64], closed: &[i64]) -> usize {
+    let of_open = || distance.iter().zip(closed).map(|(&distance, &closed)| distance.max(closed));
+    let least = of_open().fold(i64::MAX, i64::min);
+    of_open().position(|distance| distance == least).expect("some sink is open")
+}
 
 /// The flow of least cost from `supply` to `demand`, row by row.
 ///
 /// `price` is the sinks' dual variable: a source k that serves sink j has cost − price least at j, so
-/// rerouting it to j' costs the difference, never below zero.
-fn plan(costs: &[i64], supply: &[i64], mut demand: Vec<i64>) -> Vec<i64> {
+/// rerouting it to j' costs the difference, never below zero. A distance has the number of arcs in its last bits: of
+/// equally short paths the one with the fewest arcs is nearest.
+fn plan(costs: &[i64], arc_bits: u32, supply: &[i64], mut demand: Vec<i64>) -> Vec<i64> {
     let sinks = demand.len();
-    let mut flow = vec![0i64; costs.len()];
+    let costs_of = |source: usize| &costs[source * sinks..][..sinks];
+    let length = |distance: i64| distance >> arc_bits << arc_bits;
+    let mut served: Vec<Served> = vec![Vec::new(); sinks];
     let mut price = vec![0i64; sinks];
     for (source, &units) in supply.iter().enumerate() {
         let mut left = units;
         while left > 0 {
-            let reduced = |k: usize, sink: usize| costs[k * sinks + sink] - price[sink];
-            let mut distance: Vec<Distance> = (0..sinks).map(|sink| (reduced(source, sink), 1)).collect();
-            // By which sink and which source that serves it a sink was reached; none: from the start.
-            let mut previous: Vec<Option<(usize, usize)>> = vec![None; sinks];
-            let mut settled = vec![false; sinks];
+            let direct = costs_of(source).iter().zip(&price);
+            let mut distance: Vec<i64> = direct.map(|(cost, price)| cost - price + 1).collect();
+            // Ways over another sink and a source that serves it, and which of them leads to each sink.
+            let mut ways: Vec<(usize, usize)> = Vec::new();
+            let mut previous = vec![FROM_THE_START; sinks];
+            let mut closed = vec![OPEN; sinks];
+            let mut settled = Vec::new();
             let end = loop {
-                let nearest = (0..sinks)
-                    .filter(|&sink| !settled[sink])
-                    .min_by_key(|&sink| distance[sink])
-                    .expect("supply and demand are equal, so some sink is open");
+                let nearest = nearest_open(&distance, &closed);
                 if demand[nearest] > 0 {
                     break nearest;
                 }
-                settled[nearest] = true;
-                let (cost, arcs) = distance[nearest];
-                for k in (0..supply.len()).filter(|&k| flow[k * sinks + nearest] > 0) {
-                    for sink in (0..sinks).filter(|&sink| !settled[sink]) {
-                        let reached = (cost + reduced(k, sink) - reduced(k, nearest), arcs + 1);
-                        if reached < distance[sink] {
-                            distance[sink] = reached;
-                            previous[sink] = Some((nearest, k));
-                        }
-                    }
+                closed[nearest] = SETTLED;
+                settled.push(nearest);
+                for &(by, _) in &served[nearest] {
+                    let costs = costs_of(by);
+                    let start = distance[nearest] - (costs[nearest] - price[nearest]) + 1;
+                    shorten(&mut distance, &mut previous, start, costs, &price, ways.len() as u32);
+                    ways.push((nearest, by));
                 }
             };
-            for sink in (0..sinks).filter(|&sink| settled[sink]) {
-                price[sink] += distance[sink].0 - distance[end].0;
+            for sink in settled {
+                price[sink] += length(distance[sink]) - length(distance[end]);
             }
+            let before = |sink: usize| ways.get(previous[sink] as usize).copied();
+            let given = |sink: usize, source: usize| {
+                let place = served[sink].binary_search_by_key(&source, |&(by, _)| by);
+                served[sink][place.expect("the way leads over a source that serves the sink")].1
+            };
             let mut moved = left.min(demand[end]);
             let mut sink = end;
-            while let Some((before, k)) = previous[sink] {
-                moved = moved.min(flow[k * sinks + before]);
-                sink = before;
+            while let Some((over, by)) = before(sink) {
+                moved = moved.min(given(over, by));
+                sink = over;
             }
             sink = end;
-            while let Some((before, k)) = previous[sink] {
-                flow[k * sinks + sink] += moved;
-                flow[k * sinks + before] -= moved;
-                sink = before;
+            while let Some((over, by)) = before(sink) {
+                give(&mut served[sink], by, moved);
+                give(&mut served[over], by, -moved);
+                sink = over;
             }
-            flow[source * sinks + sink] += moved;
+            give(&mut served[sink], source, moved);
             demand[end] -= moved;
             left -= moved;
+        }
+    }
+    let mut flow = vec![0; costs.len()];
+    for (sink, served) in served.into_iter().enumerate() {
+        for (source, units) in served {
+            flow[source * sinks + sink] = units;
         }
     }
     flow
@@ -112,6 +171,8 @@ fn plan(costs: &[i64], supply: &[i64], mut demand: Vec<i64>) -> Vec<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draw::Draw;
+    use crate::metric::assignment;
 
     #[test]
     fn small_problems_by_hand() {
@@ -122,6 +183,22 @@ mod tests {
         // The second source must push the first one away from the sink both prefer.
         let prefer = [[0.9, 0.8], [0.9, 0.1]];
         assert!((largest_gain(&[0.5, 0.5], &[0.5, 0.5], |i, j| prefer[i][j]) - 0.85).abs() < 1e-15);
+    }
+
+    /// Beyond 254 members gains have fewer bits. With equal weights the best plan is the best assignment, which another
+    /// algorithm finds.
+    #[test]
+    fn plans_of_many_members_are_the_best_assignments() {
+        for count in [40, 300] {
+            let mut random = Draw::new(1, &["transport"], count as u64);
+            let gains: Vec<f64> = (0..count * count).map(|_| random.unit()).collect();
+            let gain = |i: usize, j: usize| gains[i * count + j];
+            let weights = vec![1.0 / count as f64; count];
+            let partners = assignment::cheapest(count, count, |i, j| -gain(i, j));
+            let best = partners.iter().enumerate().map(|(i, &j)| gain(i, j)).sum::<f64>() / count as f64;
+            let found = largest_gain(&weights, &weights, gain);
+            assert!((found - best).abs() < 1e-9, "{count}: {found} {best}");
+        }
     }
 
     /// Thirds that rounding left a unit apart: each way around is as good as the other, one unit at a time.
