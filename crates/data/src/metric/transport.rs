@@ -31,12 +31,15 @@ pub fn best_plan(
     let (sources, sinks) = if swap { (columns, rows) } else { (rows, columns) };
     let at = |k: usize, sink: usize| if swap { (sink, k) } else { (k, sink) };
     let cells = (0..sources.len()).flat_map(|k| (0..sinks.len()).map(move |sink| at(k, sink)));
-    let gains: Vec<f64> = cells.clone().map(|(row, column)| gain(row, column)).collect();
+    let gains: Vec<f64> = cells.map(|(row, column)| gain(row, column)).collect();
     let arc_bits = (sinks.len() + 1).next_power_of_two().ilog2();
     let costs = as_costs(&gains, GAIN_BITS.min(PATH_BITS - 2 * arc_bits), arc_bits);
-    let flow = plan(&costs, arc_bits, &in_units(sources), in_units(sinks));
-    let used = cells.zip(flow).filter(|(_, units)| *units > 0);
-    used.map(|((row, column), units)| (row, column, units as f64 / UNITS as f64)).collect()
+    let flow = plan(&costs, arc_bits, &in_units(sources), in_units(sinks)).into_iter();
+    let cell = |(source, sink, units)| {
+        let (row, column) = at(source, sink);
+        (row, column, units as f64 / UNITS as f64)
+    };
+    flow.map(cell).collect()
 }
 
 /// Weights as whole units that sum to [`UNITS`]; what rounding leaves over goes to the largest.
@@ -99,12 +102,12 @@ fn nearest_open(distance: &[i64], closed: &[i64]) -> usize {
     of_open().position(|distance| distance == least).expect("some sink is open")
 }
 
-/// The flow of least cost from `supply` to `demand`, row by row.
+/// The flow of least cost from `supply` to `demand`: source, sink and units, source by source.
 ///
 /// `price` is the sinks' dual variable: a source k that serves sink j has cost − price least at j, so
 /// rerouting it to j' costs the difference, never below zero. A distance has the number of arcs in its last bits: of
 /// equally short paths the one with the fewest arcs is nearest.
-fn plan(costs: &[i64], arc_bits: u32, supply: &[i64], mut demand: Vec<i64>) -> Vec<i64> {
+fn plan(costs: &[i64], arc_bits: u32, supply: &[i64], mut demand: Vec<i64>) -> Vec<(usize, usize, i64)> {
     let sinks = demand.len();
     let costs_of = |source: usize| &costs[source * sinks..][..sinks];
     let length = |distance: i64| distance >> arc_bits << arc_bits;
@@ -119,14 +122,12 @@ fn plan(costs: &[i64], arc_bits: u32, supply: &[i64], mut demand: Vec<i64>) -> V
             let mut ways: Vec<(usize, usize)> = Vec::new();
             let mut previous = vec![FROM_THE_START; sinks];
             let mut closed = vec![OPEN; sinks];
-            let mut settled = Vec::new();
             let end = loop {
                 let nearest = nearest_open(&distance, &closed);
                 if demand[nearest] > 0 {
                     break nearest;
                 }
                 closed[nearest] = SETTLED;
-                settled.push(nearest);
                 for &(by, _) in &served[nearest] {
                     let costs = costs_of(by);
                     let start = distance[nearest] - (costs[nearest] - price[nearest]) + 1;
@@ -134,7 +135,7 @@ fn plan(costs: &[i64], arc_bits: u32, supply: &[i64], mut demand: Vec<i64>) -> V
                     ways.push((nearest, by));
                 }
             };
-            for sink in settled {
+            for sink in (0..sinks).filter(|&sink| closed[sink] == SETTLED) {
                 price[sink] += length(distance[sink]) - length(distance[end]);
             }
             let before = |sink: usize| ways.get(previous[sink] as usize).copied();
@@ -159,12 +160,10 @@ fn plan(costs: &[i64], arc_bits: u32, supply: &[i64], mut demand: Vec<i64>) -> V
             left -= moved;
         }
     }
-    let mut flow = vec![0; costs.len()];
-    for (sink, served) in served.into_iter().enumerate() {
-        for (source, units) in served {
-            flow[source * sinks + sink] = units;
-        }
-    }
+    let of_sink =
+        |(sink, served): (usize, Served)| served.into_iter().map(move |(by, units)| (by, sink, units));
+    let mut flow: Vec<_> = served.into_iter().enumerate().flat_map(of_sink).collect();
+    flow.sort_unstable();
     flow
 }
 
