@@ -12,12 +12,13 @@ mod members;
 pub use members::{MIXTURE, MOST_MEMBERS, Members, exists, is_handed_on};
 
 use crate::predict::settle;
-use crate::recipe::{MethodKind, Recipe};
+use crate::recipe::{DataRecipe, MethodKind, Recipe};
 use crate::train::checkpoint;
 use crate::{Error, Limit, Predictor, Result, shipped};
 use multivalued_data::{Hypothesis, Image, Prediction, files};
 use multivalued_engine::Device;
 use rayon::prelude::*;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Models that predict together; one alone predicts as it would by itself.
@@ -172,32 +173,32 @@ fn open_member(folder: &Path, device: &Device) -> Result<Predictor> {
     }
 }
 
+/// What a member was trained on, wherever that lies.
+fn data_of(member: &Predictor) -> DataRecipe {
+    member.recipe().without_place().data
+}
+
+/// Whether these are all folds of one cross-validation, in any order.
+fn are_folds(members: &[Predictor]) -> bool {
+    let whole = |member: &Predictor| DataRecipe { fold: 0, ..data_of(member) };
+    let numbers: BTreeSet<usize> = members.iter().map(|member| member.recipe().data.fold).collect();
+    members.first().is_some_and(|first| whole(first).folds == members.len())
+        && numbers.into_iter().eq(1..=members.len())
+        && members.iter().all(|member| whole(member) == whole(&members[0]))
+}
+
 /// The first member's recipe; it names data only where all members were trained on the same parts of the same
-/// data, or are the folds of one cross-validation, in order.
+/// data, or are the folds of one cross-validation.
 fn common_recipe(members: &[Predictor]) -> Result<Recipe> {
     let Some(first) = members.first() else {
         return Err(Error::recipe("mixture", "has no members"));
     };
     let mut recipe = first.recipe().without_place();
-    let data = |fold: usize, one: &Predictor| {
-        let mut data = one.recipe().without_place().data;
-        (data.fold == fold).then(|| {
-            data.fold = 0;
-            data
-        })
-    };
-    let folds = recipe.data.folds;
-    recipe.data.fold = 0;
-    let as_folds = folds == members.len()
-        && members.iter().enumerate().all(|(at, one)| data(at + 1, one).as_ref() == Some(&recipe.data));
-    let alike =
-        members.iter().all(|one| one.recipe().without_place().data == first.recipe().without_place().data);
-    if !as_folds {
-        recipe.data = first.recipe().without_place().data;
-        if !alike {
-            recipe.data.task.clear();
-            (recipe.data.folds, recipe.data.fold) = (0, 0);
-        }
+    if are_folds(members) {
+        recipe.data.fold = 0;
+    } else if members.iter().any(|one| data_of(one) != recipe.data) {
+        recipe.data.task.clear();
+        (recipe.data.folds, recipe.data.fold) = (0, 0);
     }
     Ok(recipe)
 }
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(data(&[&[], &["data.seed=2"]]), (String::new(), 0, 0));
         let [one, two] = [["data.folds=2", "data.fold=1"], ["data.folds=2", "data.fold=2"]];
         assert_eq!(data(&[&one, &two]), ("shapes".into(), 2, 0));
-        assert_eq!(data(&[&two, &one]), (String::new(), 0, 0), "in another order");
+        assert_eq!(data(&[&two, &one]), ("shapes".into(), 2, 0), "in another order");
         assert_eq!(data(&[&one, &one]), ("shapes".into(), 2, 1), "two seeds of one fold");
     }
 }

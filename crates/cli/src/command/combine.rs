@@ -1,5 +1,6 @@
 //! `combine`: several models as one that says what they say together.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,10 +11,10 @@ use multivalued_engine::Device;
 use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::run::RunFolder;
-use crate::run::cases::hash_trained_on;
 use crate::run::hand_on::HandedOn;
+use crate::run::known::hashes;
 use crate::run::model::RunModel;
-use crate::terminal::say;
+use crate::terminal::{complain, say};
 
 /// Make one model of several runs or models, such as seeds of one recipe: they predict together
 #[derive(Debug, Args)]
@@ -38,7 +39,9 @@ impl Combine {
     pub fn run(&self) -> Outcome {
         let megabytes = self.write()? as f64 / 1e6;
         let (count, out) = (self.runs.len(), self.out.display());
-        say(&format!("{count} models, {megabytes:.2} MB together, in {out}"))
+        say(&format!(
+            "{count} models, {megabytes:.2} MB together, in {out}; a prediction takes as long as those of all of them"
+        ))
     }
 
     /// Writes the folder, and gives the bytes of all weights.
@@ -50,19 +53,38 @@ impl Combine {
             ));
         }
         let mut members = Vec::new();
-        let mut hashes = Vec::new();
+        let mut known = Vec::new();
         for path in &self.runs {
             let run = RunFolder::open(path)?;
-            hashes.push(hash_trained_on(&run)?);
+            known.push(hashes(&run)?.swap_remove(0));
             let model = RunModel::of_run(&run, &Device::cpu())?;
             members.push(model.alone().map_err(|reason| Failure::user(path.display(), reason))?);
         }
-        // Where all know the same data, the mixture knows them, too.
-        let hash = hashes[0].clone().filter(|first| hashes.iter().all(|hash| hash.as_ref() == Some(first)));
         let mixture = Mixture::new(members)?;
-        let handed_on = HandedOn::new(&mixture, hash)?;
+        self.refuse_twins(&mixture)?;
+        if let Some(other) = known.iter().position(|hash| *hash != known[0]) {
+            let [one, other] = [&self.runs[0], &self.runs[other]].map(|path| path.display());
+            complain(&format!(
+                "note: {one} and {other} were not trained on the same data, as far as is known"
+            ));
+        }
+        let handed_on = HandedOn::new(&mixture, known)?;
         folder::make_empty(&self.out)?;
         handed_on.write(&self.out)?;
         Ok(handed_on.weights)
+    }
+
+    /// A model that is there twice only counts twice: what it takes gains nothing.
+    fn refuse_twins(&self, mixture: &Mixture) -> Outcome {
+        let mut seen: HashMap<Vec<u8>, &PathBuf> = HashMap::new();
+        for (path, member) in self.runs.iter().zip(mixture.members()) {
+            if let Some(same) = seen.insert(member.shipped()?.0, path) {
+                return Err(Failure::user(
+                    path.display(),
+                    format!("has the same weights as {}; name each model once", same.display()),
+                ));
+            }
+        }
+        Ok(())
     }
 }

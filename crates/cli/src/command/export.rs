@@ -16,8 +16,9 @@ use crate::exit::{Failure, Outcome};
 use crate::folder;
 use crate::log::{self, Record};
 use crate::run::RunFolder;
-use crate::run::cases::{ALL, FOLDS, hash_trained_on};
+use crate::run::cases::{ALL, FOLDS};
 use crate::run::hand_on::HandedOn;
+use crate::run::known::hashes;
 use crate::run::likeness;
 use crate::run::model::RunModel;
 use crate::terminal::{complain, say};
@@ -119,7 +120,11 @@ impl Export {
         if !run.report().is_file() {
             return Err(Failure::user(
                 self.run.display(),
-                "has no report.json for the card; evaluate it first",
+                format!(
+                    "has no report.json for the card; `multivalued evaluate {0} --json {0}/report.json` writes it, with \
+                     --data where the model does not name its data",
+                    self.run.display()
+                ),
             ));
         }
         let report = Report::read(&run.report())?;
@@ -131,12 +136,13 @@ impl Export {
         // Who the raters are is not for those who get the model.
         let fingerprint = likeness::fingerprint(&run)?
             .map(|fingerprint| Fingerprint { raters: Default::default(), ..fingerprint });
-        let handed_on = HandedOn::new(model.mixture(), hash_trained_on(&run)?)?;
+        let handed_on = HandedOn::new(model.mixture(), hashes(&run)?)?;
         folder::make_empty(out)?;
         let card = Card {
             out,
             model: &model,
             report: &report,
+            rounded: multivalued::mixture::is_handed_on(run.path()),
             log: &log,
             source: &source,
             size: handed_on.weights,
@@ -182,6 +188,8 @@ struct Card<'a> {
     out: &'a Path,
     model: &'a RunModel,
     report: &'a Report,
+    /// Whether the report is of weights that were rounded before.
+    rounded: bool,
     log: &'a [Record],
     source: &'a str,
     size: usize,
@@ -319,20 +327,25 @@ impl Card<'_> {
     fn scores(&self) -> String {
         let summary = &self.report.summary;
         let numbers = summary.numbers();
+        let (intervals, over) = self.report.first_intervals();
         let mut text = format!(
-            "{}: {} images of {} groups, by the run's own weights before they were rounded to f16. \
+            "{}: {} images of {} groups, by {}. \
              [report.json](report.json) has all scores, docs/metrics.md of the program their formulas.\n\n\
-             | score | mean | 95 % over images | what it is |\n|---|---|---|---|\n",
+             | score | mean | 95 % over {over} | what it is |\n|---|---|---|---|\n",
             self.scored(),
             summary.cases,
-            summary.groups
+            summary.groups,
+            match self.rounded {
+                true => "these weights, which are f16",
+                false => "the run's own weights before they were rounded to f16",
+            }
         );
         let truth_is_known = summary.oracle_ged.is_some();
         for (key, meaning) in SHOWN.into_iter().filter(|(key, _)| *key != FLOOR || !truth_is_known) {
             let Some((_, value)) = numbers.iter().find(|(name, _)| *name == key) else { continue };
-            let interval = self.report.intervals.get(key).copied().flatten();
+            let interval = intervals.get(key).copied().flatten();
             let interval = interval.map_or(NOT_KNOWN.into(), |[low, high]| format!("{low:.4} to {high:.4}"));
-            let chance = self.report.noise.groups.get(key).filter(|chance| chance.high > 0.0);
+            let chance = self.report.noise.chance(key).filter(|chance| chance.high > 0.0);
             let chance = chance.map_or(String::new(), |chance| {
                 format!(
                     "; a perfectly calibrated model would show {:.4} ({:.4} to {:.4})",

@@ -1,20 +1,19 @@
 //! The cases to be scored: a run's own, or another data set's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-use multivalued::mixture::Members;
+use multivalued::recipe::DataRecipe;
 use multivalued::{Recipe, Splits};
 use multivalued_data::CaseList;
 use multivalued_data::dataset::{Loaded, Options};
 use multivalued_data::import::MaskRule;
-use multivalued_data::report::Report;
 
 use super::RunFolder;
+use super::known::{Known, known, logged_hashes};
 use super::reader::Reader;
 use crate::command::options::Loading;
 use crate::exit::{Failure, Outcome};
-use crate::log;
 use crate::terminal::complain;
 
 /// The part that a report is about unless another is named.
@@ -51,7 +50,9 @@ impl Cases {
             ));
         }
         let Splits { train, validation, test, hash, skipped, .. } = reader.splits(&recipe.data)?;
-        if let Some(trained_on) = logged_hash(run)?.filter(|trained_on| *trained_on != hash) {
+        // Members of a mixture that has its data are all trained on them.
+        if let Some(trained_on) = logged_hashes(run)?.swap_remove(0).filter(|trained_on| *trained_on != hash)
+        {
             return Err(Failure::user(
                 if recipe.data.path.is_empty() { &recipe.data.task } else { &recipe.data.path },
                 format!(
@@ -63,17 +64,17 @@ impl Cases {
         let parts = [("train", train), (VALIDATION, validation), (TEST, test)];
         let parts = parts.into_iter().filter(|(_, cases)| !cases.is_empty());
         let parts = parts.map(|(part, cases)| (part.to_owned(), cases)).collect();
-        Ok(Self::of_own(parts, &recipe, hash, skipped))
+        Ok(Self::of_own(parts, &recipe.data, hash, skipped))
     }
 
     /// Cases that the model knows, by its own parts.
     fn of_own(
         mut parts: BTreeMap<String, CaseList>,
-        recipe: &Recipe,
+        data: &DataRecipe,
         hash: String,
         skipped: Vec<String>,
     ) -> Self {
-        let by_fold = recipe.data.folds > 0 && recipe.data.fold == 0;
+        let by_fold = data.folds > 0 && data.fold == 0;
         if by_fold {
             parts = parts.into_values().map(|cases| (FOLDS.to_owned(), cases)).collect();
         }
@@ -104,9 +105,20 @@ impl Cases {
         let hash = roster.hash().to_owned();
         let stated = dataset.stated_split(&roster)?;
         // A task's cases are split by how they were made; files of them state that themselves.
-        if recipe.data.task.is_empty() && hash_trained_on(run)?.is_some_and(|trained_on| trained_on == hash) {
-            let parts = Splits::parts(&cases, &roster, stated, &recipe.data)?;
-            return Ok(Self::of_own(parts, &recipe, hash, skipped));
+        if recipe.data.task.is_empty() {
+            let known: Vec<Known> =
+                known(run)?.into_iter().filter(|one| one.hash.as_ref() == Some(&hash)).collect();
+            let parts = |data: &DataRecipe| Splits::parts(&cases, &roster, stated.clone(), data);
+            match &known[..] {
+                [] => {}
+                [one] => return Ok(Self::of_own(parts(&one.data)?, &one.data, hash, skipped)),
+                several => {
+                    let divided = several.iter().map(|one| parts(&one.data));
+                    let divided = divided.collect::<multivalued::Result<Vec<_>>>()?;
+                    let parts = [(TEST.to_owned(), unseen(run, path, &cases, &divided)?)].into();
+                    return Ok(Self { parts, whole: false, by_fold: false, hash, skipped });
+                }
+            }
         }
         let Some(split) = stated else {
             return Ok(Self::whole(cases, hash, skipped));
@@ -162,24 +174,37 @@ impl Cases {
     }
 }
 
-/// The hash of the data that a run's log, or a mixture's list of members, says it was trained on.
-fn logged_hash(run: &RunFolder) -> Outcome<Option<String>> {
-    if multivalued::mixture::exists(run.path()) {
-        return Ok(Members::read(run.path())?.data_hash().map(str::to_owned));
+/// The cases that are in the test part of every member of a mixture whose members were trained on different parts of
+/// a data set.
+fn unseen(
+    run: &RunFolder,
+    path: &Path,
+    cases: &CaseList,
+    divided: &[BTreeMap<String, CaseList>],
+) -> Outcome<CaseList> {
+    let ids =
+        |test: &CaseList| -> HashSet<String> { (0..test.len()).map(|at| test.id(at).to_owned()).collect() };
+    let tests: Vec<_> = divided.iter().map(|parts| parts.get(TEST).map(ids).unwrap_or_default()).collect();
+    let in_all = |at: &usize| tests.iter().all(|test| test.contains(cases.id(*at)));
+    let unseen = cases.select((0..cases.len()).filter(in_all));
+    if unseen.is_empty() {
+        return Err(Failure::user(
+            run.path().display(),
+            format!(
+                "its members were trained on different parts of {}, which leave no case that none of them has seen; \
+                 give other data",
+                path.display()
+            ),
+        ));
     }
-    let log = if run.log().is_file() { log::read(&run.log())? } else { Vec::new() };
-    Ok(log::data_hash(&log).map(str::to_owned))
-}
-
-/// The same, also of a model that was handed on: it has no log, but mostly the report on its own data.
-pub fn hash_trained_on(run: &RunFolder) -> Outcome<Option<String>> {
-    let reported = || {
-        // A report that cannot be read says nothing, and must not keep a model from other data.
-        let report = Report::read(&run.report()).ok()?;
-        // Its own data have parts: a report on all of a data set is about another one.
-        report.data_hash.filter(|_| report.split != ALL)
-    };
-    Ok(logged_hash(run)?.or_else(reported))
+    complain(&format!(
+        "note: the members of {} were trained on different parts of these data; the test part is the {} of {} cases \
+         that are in the test part of each",
+        run.path().display(),
+        unseen.len(),
+        cases.len()
+    ));
+    Ok(unseen)
 }
 
 /// Tells how a data set was read, where that is not plain.

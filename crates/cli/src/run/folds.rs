@@ -47,8 +47,8 @@ pub fn cross_validated(training: &Training, observer: &mut dyn Observer) -> Outc
             say(&format!("fold {fold} of {count}: GED {ged:.4} on {cases} cases"))?;
         }
     }
-    let names = folds.iter().map(RunFolder::name).collect();
-    folder::write(&run.mixture(), Members::new(names, Some(hash)).to_json().as_bytes())?;
+    let members = folds.iter().map(|fold| (fold.name(), Some(hash.clone()))).collect();
+    folder::write(&run.mixture(), Members::new(members).to_json().as_bytes())?;
     let model = RunModel::of_run(run, device)?;
     let evaluation = Evaluation::of(&model, Cases::of_run(run, reader)?, None)?.judged(run, &folds, None)?;
     evaluation.publish(run)?;

@@ -19,8 +19,8 @@ pub struct HandedOn {
 }
 
 impl HandedOn {
-    /// A model's files. A mixture keeps the hash of the data that its members know.
-    pub fn new(model: &Mixture, data_hash: Option<String>) -> Outcome<Self> {
+    /// A model's files. A mixture keeps the hashes of the data that its members know.
+    pub fn new(model: &Mixture, data_hashes: Vec<Option<String>>) -> Outcome<Self> {
         let mut handed_on = Self { files: Vec::new(), weights: 0 };
         if let [alone] = model.members() {
             handed_on.add(String::new(), alone)?;
@@ -31,8 +31,9 @@ impl HandedOn {
             handed_on.add(name.clone(), member)?;
         }
         let recipe = model.recipe().without_place().to_toml();
+        let members = Members::new(names.into_iter().zip(data_hashes).collect());
         handed_on.files.extend([
-            (String::new(), MIXTURE, Members::new(names, data_hash).to_json().into_bytes()),
+            (String::new(), MIXTURE, members.to_json().into_bytes()),
             (String::new(), shipped::RECIPE, recipe.into_bytes()),
         ]);
         Ok(handed_on)

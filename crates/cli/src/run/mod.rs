@@ -10,6 +10,7 @@ pub mod evaluation;
 pub mod folds;
 pub mod hand_on;
 pub mod interrupt;
+pub mod known;
 pub mod levels;
 pub mod likeness;
 pub mod model;

@@ -171,7 +171,8 @@ impl RunModel {
         }
         let folds = Splits::folds(&cases.roster(), data)?;
         let mut places = Vec::new();
-        for (fold, member) in (1..).zip(members) {
+        for member in members {
+            let fold = member.recipe().data.fold;
             let own: Vec<usize> = (0..cases.len()).filter(|&at| folds[cases.id(at)] == fold).collect();
             let some = cases.select(own.iter().copied());
             told.of_each(|images| member.predict(images), &some, counting)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use multivalued::distil::taught;
 use multivalued::predict::predict_cases;
-use multivalued::recipe::{PredictRecipe, TrainRecipe};
+use multivalued::recipe::{DataRecipe, PredictRecipe, TrainRecipe};
 use multivalued::train::{EpochLog, LossTerms, Trainer, checkpoint};
 use multivalued::{Recipe, Splits};
 use multivalued_data::fingerprint::Fingerprint;
@@ -17,6 +17,7 @@ use super::counting::Counting;
 use super::difference::changes;
 use super::evaluation::Evaluation;
 use super::folds::cross_validated;
+use super::known::{Known, known};
 use super::model::RunModel;
 use super::observer::Observer;
 use super::progress::{Pace, clock};
@@ -160,7 +161,7 @@ impl Training<'_> {
         tell_skipped(&skipped);
         let fingerprint = (!train.is_empty()).then(|| Fingerprint::of(&train)).transpose()?;
         let shown = validation.select(0..validation.len().min(SHOWN)).to_vec()?;
-        let train = if recipe.train.teacher.is_empty() { train } else { self.taught(&train)? };
+        let train = if recipe.train.teacher.is_empty() { train } else { self.taught(&train, &hash)? };
         self.team.agree_on_data(&hash, &train)?;
         let mut trainer = make(recipe, train, validation, &hash)?;
         trainer.join(self.team.ranks())?;
@@ -179,7 +180,7 @@ impl Training<'_> {
     }
 
     /// The training cases with what the recipe's teacher says of them.
-    fn taught(&self, train: &CaseList) -> Outcome<CaseList> {
+    fn taught(&self, train: &CaseList, data_hash: &str) -> Outcome<CaseList> {
         let TrainRecipe { teacher, teacher_share, .. } = &self.recipe.recipe.train;
         if train.is_on_disk() {
             return Err(Failure::user(
@@ -188,6 +189,19 @@ impl Training<'_> {
             ));
         }
         let model = RunModel::of_path(Path::new(teacher), self.device)?;
+        let teacher_run = RunFolder::at(Path::new(teacher));
+        // A task's cases are the same, and divided alike, where they come from its files.
+        let division =
+            |data: &DataRecipe| DataRecipe { task: String::new(), path: String::new(), ..data.clone() };
+        let own = division(&self.recipe.recipe.data);
+        let knows_other_parts =
+            |one: &Known| one.hash.as_deref() == Some(data_hash) && division(&one.data) != own;
+        if teacher_run.recipe().is_file() && known(&teacher_run)?.iter().any(knows_other_parts) {
+            complain(&format!(
+                "note: {teacher} was trained on other parts of these data, so that it may have learned from this run's \
+                 validation and test cases; score the student on other data, too"
+            ));
+        }
         let mut counting = Counting::of(train.len(), "answered by the teacher");
         Ok(taught(train, model.mixture(), *teacher_share, |done| counting.reached(done))?)
     }

@@ -259,6 +259,73 @@ fn seeds_are_combined_into_one_model() {
 }
 
 #[test]
+fn a_mixture_is_scored_on_what_none_of_its_members_has_seen() {
+    let place = Workplace::with_patients();
+    let data = ["--data", "set", "--group-by", "^(p[0-9]+)", "--set", "data.test_share=0.5"];
+    let other_parts = [&data[..], &["--set", "data.seed=2", "--seed", "2"]].concat();
+    place.train("one", &data).trained();
+    place.train("same", &[&data[..], &["--seed", "2"]].concat()).trained();
+    place.train("parts", &other_parts).trained();
+    place.folds("run", "3", &[]).trained();
+    let ids = |report: &str| -> BTreeSet<String> {
+        place.report(report).images.iter().map(|image| image.id.clone()).collect()
+    };
+    let evaluate = |model: &str| place.run(&["evaluate", model, "--data", "set", "--json", "scores.json"]);
+
+    // The same parts: those of each member.
+    let said = place.run(&["combine", "one", "same", "--out", "alike"]).succeeds();
+    assert!(said.out.contains("as long as those of all") && !said.err.contains("note"), "{}", said.err);
+    let said = evaluate("alike").succeeds();
+    assert!(said.out.contains("split test: 12 cases") && !said.err.contains("note"), "{}", said.err);
+    // Other parts: what is in the test part of each.
+    place.run(&["combine", "one", "parts", "--out", "mixed"]).succeeds();
+    let said = evaluate("mixed").succeeds();
+    let common: BTreeSet<String> =
+        ids("one/report.json").intersection(&ids("parts/report.json")).cloned().collect();
+    assert!(!common.is_empty() && common.len() < 12, "{common:?}");
+    assert_eq!(ids("scores.json"), common);
+    assert!(said.err.contains(&format!("the {} of 24 cases", common.len())), "{}", said.err);
+    place.run(&["calibrate", "mixed", "--data", "set"]).fails(2, &["no part 'validation'", "there are test"]);
+    // So it stays where it is handed on.
+    place.run(&["export", "mixed", "--out", "again"]).fails(2, &["--json mixed/report.json"]);
+    place.run(&["evaluate", "mixed", "--data", "set", "--json", "mixed/report.json"]).succeeds();
+    place.run(&["export", "mixed", "--out", "again", "--attribution", "nobody's"]).succeeds();
+    evaluate("again").succeeds();
+    assert_eq!(ids("scores.json"), common);
+    // The student's own parts are others than a teacher's.
+    let distil = ["--data", "set", "--set", "train.steps=20", "--set", "train.warmup_steps=1"];
+    let student = |model: &str, out: &str, more: &[&str]| {
+        place.run(&[&["distil", model, "--out", out], &distil[..], more].concat()).trained()
+    };
+    let said = student("mixed", "student", &[]);
+    assert!(said.err.contains("mixed was trained on other parts"), "{}", said.err);
+    let said = student("alike", "pupil", &[]);
+    assert!(!said.err.contains("on other parts"), "{}", said.err);
+
+    // Folds by themselves, and all of them in any order.
+    place.run(&["combine", "run/fold-1", "run/fold-2", "--out", "two"]).succeeds();
+    evaluate("two").fails(2, &["two", "different parts of set", "give other data"]);
+    let folds = ["run/fold-3", "run/fold-1", "run/fold-2"];
+    place.run(&[&["combine"][..], &folds, &["--out", "three"]].concat()).succeeds();
+    assert!(evaluate("three").succeeds().out.contains("split folds: 24 cases"));
+    let ged = |report: &str| place.report(report).summary.scores.ged_exact;
+    assert!(
+        (ged("scores.json") - ged("run/report.json")).abs() < 0.005,
+        "each by the fold that did not see it"
+    );
+
+    // Other data, and one model twice.
+    place.train("stranger", &["--seed", "2"]).trained();
+    let said = place.run(&["combine", "one", "stranger", "--out", "strange"]).succeeds();
+    assert!(said.err.contains("one and stranger were not trained on the same data"), "{}", said.err);
+    evaluate("strange").succeeds();
+    assert_eq!(ids("scores.json"), ids("one/report.json"));
+    place
+        .run(&["combine", "one", "same", "one", "--out", "x"])
+        .fails(2, &["one: has the same weights as one", "once"]);
+}
+
+#[test]
 fn a_student_learns_from_its_teacher() {
     let place = Workplace::with_recipe();
     place
@@ -330,6 +397,6 @@ fn a_training_starts_from_the_weights_that_fit() {
     place.run(&["train", "--resume", "--out", "wider"]).trained();
     assert!(place.path("wider/report.json").exists());
     place.train("x", &["--from", "model"]).fails(2, &["model", "no such"]);
-    place.run(&["combine", "one", "moved", "--out", "mixed"]).succeeds();
+    place.run(&["combine", "one", "fresh", "--out", "mixed"]).succeeds();
     place.train("x", &["--from", "mixed"]).fails(2, &["a mixture of 2 models itself"]);
 }

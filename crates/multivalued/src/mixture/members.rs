@@ -34,6 +34,9 @@ pub struct Members {
     /// The hash of the data that all members were trained on, or on parts of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     data_hash: Option<String>,
+    /// Each member's, where they differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    data_hashes: Vec<Option<String>>,
 }
 
 /// Whether a mixture lies in this folder itself.
@@ -50,9 +53,12 @@ pub fn is_handed_on(folder: &Path) -> bool {
 }
 
 impl Members {
-    /// Members by the names of their folders.
-    pub fn new(names: Vec<String>, data_hash: Option<String>) -> Self {
-        Self { format: FORMAT.into(), version: VERSION, members: names, data_hash }
+    /// Members by the names of their folders, each with the hash of the data that it was trained on.
+    pub fn new(members: Vec<(String, Option<String>)>) -> Self {
+        let (members, mut data_hashes): (Vec<_>, Vec<_>) = members.into_iter().unzip();
+        let alike = data_hashes.iter().all(|hash| *hash == data_hashes[0]);
+        let data_hash = if alike { data_hashes.drain(..).next().flatten() } else { None };
+        Self { format: FORMAT.into(), version: VERSION, members, data_hash, data_hashes }
     }
 
     /// Reads a folder's `mixture.json`. A member's name is the name of a folder beside it, and no link.
@@ -71,6 +77,12 @@ impl Members {
         if !(1..=MOST_MEMBERS).contains(&found.members.len()) {
             let count = found.members.len();
             return Err(refused(format!("names {count} members; 1 to {MOST_MEMBERS} can predict together")));
+        }
+        if !found.data_hashes.is_empty() && found.data_hashes.len() != found.members.len() {
+            let (hashes, members) = (found.data_hashes.len(), found.members.len());
+            return Err(refused(format!(
+                "has {hashes} data hashes for {members} members; combine them again"
+            )));
         }
         let mut seen = BTreeSet::new();
         for name in &found.members {
@@ -94,9 +106,12 @@ impl Members {
         serde_json::to_string_pretty(self).expect("names are plain text") + "\n"
     }
 
-    /// The hash of the data that the members know.
-    pub fn data_hash(&self) -> Option<&str> {
-        self.data_hash.as_deref()
+    /// The hash of the data that each member was trained on, where that is known.
+    pub fn data_hashes(&self) -> Vec<Option<String>> {
+        match self.data_hashes.is_empty() {
+            true => vec![self.data_hash.clone(); self.members.len()],
+            false => self.data_hashes.clone(),
+        }
     }
 
     /// The members' folders, in order.
@@ -117,7 +132,7 @@ mod tests {
             fs::write(place.path().join(MIXTURE), text).unwrap();
             Members::read(place.path()).err().map(|error| error.to_string())
         };
-        let list = |names: &[&str]| Members::new(names.iter().map(|one| one.to_string()).collect(), None);
+        let list = |names: &[&str]| Members::new(names.iter().map(|one| (one.to_string(), None)).collect());
         assert_eq!(written(&list(&["member-1", "member-2"]).to_json()), None);
         for name in ["../up", "a/b", "/root", "..", ".", "", "a/", "a\\b", "c:"] {
             let said = written(&list(&[name]).to_json()).expect(name);
