@@ -123,6 +123,26 @@ fn readers_and_images_that_answer_alike_raise_the_noise_of_groups_alone() {
 }
 
 #[test]
+fn the_noise_of_groups_is_known_where_bins_hold_enough_of_them_and_then_holds() {
+    let of = |first: u64, images: u64| report((first..first + images).map(|index| honest(index, 4)));
+    let few = of(0, 20);
+    assert!(!few.noise.groups.contains_key("empty_ece"), "twenty images in ten bins");
+    assert_eq!(few.noise.chance("empty_ece"), few.noise.readers.get("empty_ece"));
+    // All images have a share of every bin of the outputs' own probabilities.
+    assert!(few.noise.groups.contains_key("mode_ece"));
+    // Of a perfectly calibrated model one error of twenty lies above the range.
+    let (times, images) = (40, 60);
+    for key in ["empty_ece", "larger_q50_ece"] {
+        let above = (0..times).filter(|at| {
+            let report = of(at * images, images);
+            report.score(key).unwrap() > report.noise.chance(key).unwrap().high
+        });
+        let above = above.count();
+        assert!(above <= 6, "{key}: {above} of {times}");
+    }
+}
+
+#[test]
 fn the_histogram_of_areas_tells_too_small_from_too_large() {
     let of = |reader: usize| {
         report((0..40).map(|index| {
@@ -161,6 +181,15 @@ fn one_reader_leaves_the_floor_unknown() {
     }
     assert!(!alone.table().contains("K varies"), "{}", alone.table());
     assert_eq!(some.score("ged_floor"), alone.score("ged_floor"), "the mean is over those five");
+    // The model and the consensus stand side by side, so they are over the same images.
+    assert!(some.table().contains("All rows are over the 5 of 12 images"), "{}", some.table());
+    let medoid = |report: &Report| {
+        let line = report.table();
+        line.lines().find(|line| line.starts_with("hypothesis nearest to all")).unwrap().to_owned()
+    };
+    assert_eq!(medoid(&some), medoid(&alone));
+    assert_ne!(some.score("medoid_ged"), alone.score("medoid_ged"), "the summary is over all images");
+    assert!(one.table().contains("no consensus of other readers"), "{}", one.table());
     assert_eq!(some.score("ged_excess"), alone.score("ged_excess"));
 }
 
@@ -204,6 +233,9 @@ fn distances_are_in_millimetres_where_every_image_states_its_spacing() {
     assert!((ratio - 0.5).abs() < 1e-12, "{ratio}");
     assert_eq!(half.reliability.larger[1].area, 0.25 * pixels.reliability.larger[1].area);
     assert!(half.table().contains("hd95, mm") && pixels.table().contains("hd95, px"));
+    assert!(pixels.table().contains("only 1 of 2 images state their spacing"), "{}", pixels.table());
+    let none = report([spaced(None, "a"), spaced(None, "b")].into_iter());
+    assert!(!half.table().contains("their spacing") && !none.table().contains("their spacing"));
 }
 
 #[test]

@@ -152,7 +152,9 @@ impl Compare {
             say_lines(&(table(&rows) + "\n"))?;
         }
         let marked = if comparable { "* the best of the row; " } else { "" };
-        say(&format!("{marked}± half of the 95 % interval over images"))
+        let over: BTreeSet<&str> = runs.iter().map(|run| run.report.first_intervals().1).collect();
+        let over = over.into_iter().collect::<Vec<_>>().join(", where there are none over ");
+        say(&format!("{marked}± half of the 95 % interval over {over}"))
     }
 
     /// A line for each run, with where it comes from.
@@ -217,7 +219,7 @@ fn score_row(key: &str, runs: &[Compared], comparable: bool) -> Vec<String> {
         None => "-".to_owned(),
         Some(value) => {
             let mark = if best == Some(*value) && comparable && runs.len() > 1 { "*" } else { "" };
-            let interval = run.report.intervals.get(key).copied().flatten();
+            let interval = run.report.first_intervals().0.get(key).copied().flatten();
             let half = interval.map(|[low, high]| format!(" ±{:.4}", 0.5 * (high - low)));
             format!("{mark}{value:.4}{}", half.unwrap_or_default())
         }

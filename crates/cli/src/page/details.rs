@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use multivalued_data::report::blocks::{ANSWERS, PARTS, about_shapes, about_the_floor, shape_rows};
+use multivalued_data::report::blocks::{self, PARTS, about_shapes, about_the_floor, shape_rows};
 use multivalued_data::report::{Measures, NOT_KNOWN, NoiseFloor, NoiseFloors, Report};
 
 use super::html::{escaped, number};
@@ -22,6 +22,7 @@ pub fn section(report: &Report) -> String {
 
 /// The GED and its floor as bars of two parts.
 fn parts(report: &Report) -> String {
+    let (intervals, over) = report.first_intervals();
     let longest = PARTS.iter().filter_map(|(_, keys)| report.score(keys[0])).fold(0.0, f64::max);
     let mut rows = String::new();
     for (name, keys) in PARTS {
@@ -29,7 +30,6 @@ fn parts(report: &Report) -> String {
         let Some(whole) = whole else { continue };
         // Shape may be a little below zero where emptiness is misjudged; a bar cannot.
         let width = |part: Option<f64>| 100.0 * (part.unwrap_or(0.0) / longest).clamp(0.0, 1.0);
-        let intervals = report.intervals_by_group.as_ref().unwrap_or(&report.intervals);
         rows += &format!(
             "<tr><th scope=\"row\">{name}</th><td class=\"parts\"><i class=\"s1\" style=\"width:{:.1}%\"></i><i \
              class=\"s2\" style=\"width:{:.1}%\"></i></td><td><b>{}</b></td><td>{}</td><td>{}</td><td>{}</td></tr>",
@@ -41,34 +41,29 @@ fn parts(report: &Report) -> String {
             known(shape),
         );
     }
-    let intervals = report.intervals_by_group.as_ref().unwrap_or(&report.intervals);
     rows += &format!(
         "<tr><th scope=\"row\">readers\u{2019} own spread D</th><td class=\"parts\"></td><td><b>{}</b></td><td>{}</td><td></td><td></td></tr>",
         number(report.summary.scores.diversity_labels),
         intervals.get("diversity_labels").map_or(String::new(), range),
     );
-    let over = if report.intervals_by_group.is_some() { "groups" } else { "images" };
     format!(
         "<div class=\"wide\"><table><thead><tr><th>GED</th><th class=\"parts\"></th><th>whole</th><th>95 % over \
          {over}</th><th><i class=\"block s1\"></i> emptiness</th><th><i class=\"block s2\"></i> shape</th></tr></thead>\
          <tbody>{rows}</tbody></table></div>\n<p>Emptiness is 2 (p − q)², with p the stated probability of an empty \
-         mask and q the share of readers who marked nothing; shape is the rest.</p>"
+         mask and q the share of readers who marked nothing (several classes: the mean over them); shape is the rest.</p>"
     )
 }
 
 fn answers(report: &Report) -> String {
-    let model = report.score("ged_limit");
-    let own = ("all hypotheses", model, report.score("expected_iou"));
-    let single = ANSWERS.map(|(name, ged, iou)| (name, report.score(ged), report.score(iou)));
-    let rows =
-        std::iter::once(own).chain(single).filter(|(_, ged, _)| ged.is_some()).map(|(name, ged, iou)| {
-            format!("<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td></tr>", known(ged), known(iou))
-        });
+    let (answers, about) = blocks::answers(report);
+    let rows = answers.into_iter().map(|(name, ged, iou)| {
+        format!("<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td></tr>", number(ged), known(iou))
+    });
     format!(
         "<div><h3>One mask as the answer</h3><div class=\"wide\"><table><thead><tr><th>answer</th><th>GED</th><th>IoU \
          with a reader</th></tr></thead><tbody>{}</tbody></table></div><p>A consensus of the other readers is held \
          against the reader who was left out; one of all readers is held against readers who made it, so it is \
-         flattered.</p></div>",
+         flattered. {about}</p></div>",
         rows.collect::<String>()
     )
 }

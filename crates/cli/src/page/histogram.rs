@@ -24,7 +24,7 @@ impl Histogram<'_> {
         format!(
             "<figure class=\"chart\"><figcaption><strong>{title}</strong> <span class=\"unit\">{}</span>\
              <span class=\"legend\"><span class=\"key\"><i class=\"block s1\"></i>readers</span>\
-             <span class=\"key\"><i class=\"block s2\"></i>5 to 95 % of a calibrated model</span></span></figcaption>\
+             <span class=\"key\"><i class=\"block s2\"></i>5 to 95 % of a calibrated model, readers independent</span></span></figcaption>\
              <svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">{}</svg></figure>",
             escaped(self.unit),
             self.drawing(),

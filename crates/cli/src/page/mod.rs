@@ -83,9 +83,10 @@ impl Page<'_> {
     fn head(&self) -> String {
         let summary = &self.report.summary;
         let scores = &summary.scores;
+        let (intervals, over) = self.report.first_intervals();
         let interval = |key: &str| {
-            let found = self.report.intervals.get(key);
-            found.map_or(String::new(), |found| format!(", 95 % {}", range(found)))
+            let found = intervals.get(key);
+            found.map_or(String::new(), |found| format!(", 95 % over {over} {}", range(found)))
         };
         let mut tiles = Vec::new();
         let mut name = "GED";

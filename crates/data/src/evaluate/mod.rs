@@ -23,6 +23,7 @@ use crate::metric::{
 use crate::report::{self, ImageRow, Larger, Measures, Reliability, Report};
 use crate::{Case, CaseList, Error, Prediction, Result};
 
+pub(crate) use noise::LEAST_GROUPS;
 pub use scores::{Details, PooledDetails, PooledScores, Scores, Summary, TruthScores};
 use sizes::Sizes;
 use statistics::{Layout, known_in, mode_probabilities, standard_deviations};
@@ -114,6 +115,7 @@ pub struct CaseScore {
     sizes: Sizes,
     /// The probability of the hypotheses behind expectations over them.
     expected_mass: f64,
+    states_spacing: bool,
 }
 
 impl CaseScore {
@@ -259,6 +261,7 @@ pub fn score(case: &Case, prediction: &Prediction, settings: &Settings) -> Resul
         empty_outputs: empty(outputs),
         sizes,
         expected_mass,
+        states_spacing: Unit::stated(case).is_some(),
     })
 }
 

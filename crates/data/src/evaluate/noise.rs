@@ -7,7 +7,8 @@
 //!   model's own hypotheses by its stated probability, independently of all others;
 //! - of **groups**: readers of one image, and images of one patient, are not independent. What each group adds to the
 //!   gap of a bin, freed of the bin's mean gap, gets a random sign (wild bootstrap), so that all dependence inside
-//!   groups stays as it is. It is mostly the larger one; the smaller where readers have habits of their own.
+//!   groups stays as it is. It is mostly the larger one; the smaller where readers have habits of their own. A group that
+//!   has a bin to itself is its mean gap, so that nothing is left to sign: bins must hold several groups.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +25,8 @@ use crate::report::{AreaPit, NoiseFloor, NoiseFloors};
 const SIMULATIONS: usize = 200;
 /// Sign changes.
 const SIGN_CHANGES: usize = 1000;
-/// From so many groups on their signs say something.
-const LEAST_GROUPS: usize = 10;
+/// From so many groups in a bin on, in the mean, their signs say something.
+pub(crate) const LEAST_GROUPS: usize = 5;
 
 /// Both floors of every calibration error, and the histogram of the areas with the band of the simulated ones.
 pub(super) fn floors(
@@ -37,11 +38,9 @@ pub(super) fn floors(
 ) -> (NoiseFloors, Option<AreaPit>) {
     let found = layout.bins(totals);
     let simulated = of_readers(layout, scores, &found, settings);
-    let groups = if by_group.len() < LEAST_GROUPS {
-        BTreeMap::new()
-    } else {
-        summarised(&of_groups(layout, by_group, &found, settings))
-    };
+    let by_group: Vec<PooledBins> = by_group.iter().map(|sums| layout.bins(sums)).collect();
+    let mut groups = summarised(&of_groups(&by_group, &found, settings));
+    groups.retain(|key, _| PooledBins::groups_in_a_bin(&by_group, key) >= LEAST_GROUPS as f64);
     let pit = pit(&found, &simulated);
     (NoiseFloors { readers: summarised(&simulated), groups }, pit)
 }
@@ -140,18 +139,12 @@ fn of_readers(
     (0..SIMULATIONS).into_par_iter().map(simulate).collect()
 }
 
-fn of_groups(
-    layout: &Layout,
-    by_group: &[Vec<f64>],
-    found: &PooledBins,
-    settings: &Settings,
-) -> Vec<PooledBins> {
-    let groups: Vec<PooledBins> = by_group.iter().map(|sums| layout.bins(sums)).collect();
-    let corrections = PooledBins::corrections(&groups, found);
+fn of_groups(groups: &[PooledBins], found: &PooledBins, settings: &Settings) -> Vec<PooledBins> {
+    let corrections = PooledBins::corrections(groups, found);
     let change = |round: usize| {
         let mut random = Draw::new(settings.seed, &["noise of groups"], round as u64);
         let mut bins = found.expected();
-        for group in &groups {
+        for group in groups {
             let sign = if random.chance(0.5) { 1.0 } else { -1.0 };
             bins.add_gaps(group, found, &corrections, sign);
         }

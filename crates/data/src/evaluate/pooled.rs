@@ -79,6 +79,37 @@ impl PooledBins {
         errors
     }
 
+    /// What each bin of an error, by its name in the summary, was made of.
+    fn masses(&self, key: &str) -> Vec<f64> {
+        let bins: &[BinSum] = match key {
+            "mode_ece" => &self.modes,
+            "empty_ece" => &self.empty,
+            "larger_q25_ece" => &self.larger[0],
+            "larger_q50_ece" => &self.larger[1],
+            "larger_q75_ece" => &self.larger[2],
+            // The histogram of areas is made by all groups alike.
+            "area_pit_error" => return vec![self.pit.iter().sum()],
+            _ => &self.pixels.bins,
+        };
+        bins.iter().map(|bin| bin.count).collect()
+    }
+
+    /// How many groups a bin of an error holds, in the mean over what the bins are made of. Groups that have more in
+    /// a bin than others count as so many equal ones as would leave the same chance.
+    pub fn groups_in_a_bin(groups: &[Self], key: &str) -> f64 {
+        let masses: Vec<Vec<f64>> = groups.iter().map(|group| group.masses(key)).collect();
+        let (mut mass, mut weighted) = (0.0, 0.0);
+        for bin in 0..masses.first().map_or(0, Vec::len) {
+            let of_bin = || masses.iter().map(|of_group| of_group[bin]);
+            let (sum, squares): (f64, f64) = (of_bin().sum(), of_bin().map(|mass| mass * mass).sum());
+            if sum > 0.0 {
+                mass += sum;
+                weighted += sum * (sum * sum / squares);
+            }
+        }
+        if mass > 0.0 { weighted / mass } else { 0.0 }
+    }
+
     /// The same bins before any reader was asked.
     pub fn unobserved(&self) -> Self {
         let mut bins = self.clone();

@@ -209,12 +209,14 @@ pub(super) fn standard_deviations(scores: &[CaseScore], summary: &Summary) -> BT
     deviations
 }
 
-/// In how many images each detail is known, where that is not all of them.
+/// In how many images each detail is known, where that is not all of them, and the spacing where that is some.
 pub(super) fn known_in(scores: &[CaseScore]) -> BTreeMap<String, usize> {
     let rows: Vec<Vec<f64>> = scores.iter().map(|score| score.row.details.values()).collect();
     let count = |at: usize| rows.iter().filter(|row| !row[at].is_nan()).count();
     let counts = Details::KEYS.iter().enumerate().map(|(at, key)| ((*key).to_owned(), count(at)));
-    counts.filter(|(_, count)| *count < scores.len()).collect()
+    let spaced = scores.iter().filter(|score| score.states_spacing).count();
+    let spacing = (spaced > 0).then(|| ("spacing".to_owned(), spaced));
+    counts.chain(spacing).filter(|(_, count)| *count < scores.len()).collect()
 }
 
 /// Each mode's predicted and true probability over all images; nothing where one of them has no truth or

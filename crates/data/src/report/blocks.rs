@@ -2,9 +2,9 @@
 //! lesions, calibration errors beside what chance alone would show.
 
 use super::table::{aligned, interval, number};
-use super::{Measures, NoiseFloor, Report};
-use crate::evaluate::Unit;
+use super::{ImageRow, Measures, NoiseFloor, Report};
 use crate::evaluate::volumes::VolumeReport;
+use crate::evaluate::{LEAST_GROUPS, Unit};
 
 pub(super) fn render(report: &Report) -> String {
     let of_volumes = report.volumes.as_ref().map(|volumes| format!("\n{}", self::volumes(volumes)));
@@ -37,7 +37,7 @@ pub fn about_volumes(found: &VolumeReport) -> String {
 
 fn of_details(report: &Report) -> String {
     let Some(measures) = &report.measures else { return String::new() };
-    let blocks = [ged(report), answers(report), shapes(report, measures), calibration(report, measures)];
+    let blocks = [ged(report), one_mask(report), shapes(report, measures), calibration(report, measures)];
     blocks.iter().map(|block| format!("\n{block}")).collect()
 }
 
@@ -86,7 +86,7 @@ pub fn about_the_floor(report: &Report) -> String {
 
 /// Whether the excess is negative by more than chance.
 fn lies_below(report: &Report) -> bool {
-    let intervals = report.intervals_by_group.as_ref().unwrap_or(&report.intervals);
+    let (intervals, _) = report.first_intervals();
     intervals.get("ged_excess").copied().flatten().is_some_and(|[_, high]| high < 0.0)
 }
 
@@ -102,17 +102,21 @@ pub fn about_shapes(report: &Report, measures: &Measures) -> String {
     } else {
         String::new()
     };
+    let spacing = measures.known_in.get("spacing").map_or(String::new(), |spaced| {
+        format!(" Distances are in pixels, since only {spaced} of {all} images state their spacing.")
+    });
     format!(
         "hd95 is over pairs of which both mark something: {} images for the most probable hypothesis, {} in \
-         expectation. A lesion is a connected component; it is found by one of IoU {} and more.{mass}",
+         expectation. A lesion is a connected component; it is found by one of IoU {} and more.{mass}{spacing}",
         known("hd95_top"),
         known("hd95_expected"),
         measures.lesion_iou
     )
 }
 
-/// Name, GED key and IoU key of the answers that are one mask.
-pub const ANSWERS: [(&str, &str, &str); 6] = [
+/// Name, GED key and IoU key of all hypotheses and of the answers that are one mask.
+const ANSWERS: [(&str, &str, &str); 7] = [
+    ("all hypotheses", "ged_limit", "expected_iou"),
     ("most probable hypothesis", "top_ged", "top_iou"),
     ("hypothesis nearest to all", "medoid_ged", "medoid_iou"),
     ("majority of the other readers", "majority_ged", "majority_iou"),
@@ -120,6 +124,31 @@ pub const ANSWERS: [(&str, &str, &str); 6] = [
     ("majority of all readers", "majority_all_ged", "majority_all_iou"),
     ("STAPLE of all readers", "staple_all_ged", "staple_all_iou"),
 ];
+
+/// An answer to an image: its name, and its mean GED and IoU with a reader.
+pub type Answer = (&'static str, f64, Option<f64>);
+
+/// The answers side by side, and which images they are over. A consensus of other readers needs two of them, so where
+/// some images have only one, no row is over these.
+pub fn answers(report: &Report) -> (Vec<Answer>, String) {
+    let all = report.summary.cases;
+    let shared: Vec<&ImageRow> =
+        report.images.iter().filter(|row| !row.details.majority_ged.is_nan()).collect();
+    let (over_shared, about) = match shared.len() {
+        0 if report.score("majority_ged").is_some() => (false, String::new()),
+        0 => (false, "There is no consensus of other readers: every image has one annotation.".into()),
+        some if some == all => (false, String::new()),
+        some => (true, format!("All rows are over the {some} of {all} images with several annotations.")),
+    };
+    let mean = |key: &str| match over_shared {
+        true => {
+            shared.iter().map(|row| row.score(key)).sum::<Option<f64>>().map(|sum| sum / shared.len() as f64)
+        }
+        false => report.score(key),
+    };
+    let row = |(name, ged, iou)| Some((name, mean(ged)?, mean(iou)));
+    (ANSWERS.into_iter().filter_map(row).collect(), about)
+}
 
 /// Name and keys of the GED in parts: the whole, emptiness, shape.
 pub const PARTS: [(&str, [&str; 3]); 3] = [
@@ -149,30 +178,25 @@ pub fn area_text(area: f64, unit: Unit) -> String {
 }
 
 fn ged(report: &Report) -> String {
-    let over = match report.intervals_by_group {
-        Some(_) => "95 % over groups",
-        None => "95 % over images",
-    };
-    let mut rows = vec![["GED", "whole", over, "emptiness", "shape"].map(String::from).to_vec()];
+    let (intervals, over) = report.first_intervals();
+    let over = format!("95 % over {over}");
+    let mut rows = vec![["GED", "whole", &over, "emptiness", "shape"].map(String::from).to_vec()];
     for (name, keys) in PARTS {
         let [whole, emptiness, shape] = keys.map(|key| report.score(key));
         if whole.is_some() {
-            let of_groups = report.intervals_by_group.as_ref().unwrap_or(&report.intervals);
-            let between = interval(Some(of_groups), keys[0]);
+            let between = interval(Some(intervals), keys[0]);
             rows.push(vec![name.into(), cell(whole), between, cell(emptiness), cell(shape)]);
         }
     }
     format!("{}{}\n", aligned(&rows), about_the_floor(report))
 }
 
-fn answers(report: &Report) -> String {
+fn one_mask(report: &Report) -> String {
     let mut rows = vec![["one mask as the answer", "GED", "IoU with a reader"].map(String::from).to_vec()];
-    for (name, ged, iou) in ANSWERS {
-        if let Some(ged) = report.score(ged) {
-            rows.push(vec![name.into(), number(ged), cell(report.score(iou))]);
-        }
-    }
-    aligned(&rows)
+    let (answers, about) = answers(report);
+    rows.extend(answers.into_iter().map(|(name, ged, iou)| vec![name.into(), number(ged), cell(iou)]));
+    let about = if about.is_empty() { about } else { about + "\n" };
+    aligned(&rows) + &about
 }
 
 fn shapes(report: &Report, measures: &Measures) -> String {
@@ -205,7 +229,8 @@ fn calibration(report: &Report, measures: &Measures) -> String {
     }
     format!(
         "{}Chance: what a perfectly calibrated model would show, its mean (5 %, 95 %). Readers: each draws from the \
-         stated probabilities, independently. Groups: dependence inside groups stays as it is.\n",
+         stated probabilities, independently. Groups: dependence inside groups stays as it is; not known where a bin \
+         holds fewer than {LEAST_GROUPS} of them in the mean.\n",
         aligned(&rows)
     )
 }

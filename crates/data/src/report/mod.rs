@@ -133,16 +133,17 @@ pub struct NoiseFloors {
     /// Readers who draw from the stated probabilities, independently of each other.
     #[serde(default)]
     pub readers: BTreeMap<String, NoiseFloor>,
-    /// With the dependence inside groups as it is; none with fewer than ten groups.
+    /// With the dependence inside groups as it is; none of an error whose bins hold fewer than five groups in the mean.
     #[serde(default)]
     pub groups: BTreeMap<String, NoiseFloor>,
 }
 
 impl NoiseFloors {
-    /// What chance alone would show: with the dependence inside groups where that is known, else of independent
-    /// readers.
+    /// What chance alone would show: the larger answer, since that of readers is too low where they agree more than
+    /// independent draws, and that of groups where bins hold few of them.
     pub fn chance(&self, key: &str) -> Option<&NoiseFloor> {
-        self.groups.get(key).or_else(|| self.readers.get(key))
+        let both = [self.readers.get(key), self.groups.get(key)];
+        both.into_iter().flatten().max_by(|a, b| a.mean.total_cmp(&b.mean))
     }
 
     /// Whether nothing was computed: the report is without details.
@@ -201,7 +202,26 @@ pub struct ImageRow {
     pub truth: Option<TruthScores>,
 }
 
+impl ImageRow {
+    /// A score by its key; none where it is not known of this image.
+    pub fn score(&self, key: &str) -> Option<f64> {
+        let of = |keys: &[&str], values: Vec<f64>| {
+            keys.iter().position(|one| *one == key).map(|at| values[at]).filter(|value| !value.is_nan())
+        };
+        of(Scores::KEYS, self.scores.values()).or_else(|| of(Details::KEYS, self.details.values()))
+    }
+}
+
 impl Report {
+    /// The intervals to show first, and what was resampled for them: groups where they hold several images, since
+    /// images of one patient are not independent, else images.
+    pub fn first_intervals(&self) -> (&Intervals, &'static str) {
+        match &self.intervals_by_group {
+            Some(by_group) => (by_group, "groups"),
+            None => (&self.intervals, "images"),
+        }
+    }
+
     /// The document.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a report is plain numbers, strings, lists and maps")
