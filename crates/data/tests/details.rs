@@ -132,7 +132,7 @@ fn the_noise_of_groups_is_known_where_bins_hold_enough_of_them_and_then_holds() 
     assert!(few.noise.groups.contains_key("mode_ece"));
     // Of a perfectly calibrated model one error of twenty lies above the range.
     let (times, images) = (40, 60);
-    for key in ["empty_ece", "larger_q50_ece"] {
+    for key in ["mode_ece", "empty_ece", "larger_q50_ece", "area_pit_error"] {
         let above = (0..times).filter(|at| {
             let report = of(at * images, images);
             report.score(key).unwrap() > report.noise.chance(key).unwrap().high

@@ -153,7 +153,10 @@ impl Compare {
         }
         let marked = if comparable { "* the best of the row; " } else { "" };
         let over: BTreeSet<&str> = runs.iter().map(|run| run.report.first_intervals().1).collect();
-        let over = over.into_iter().collect::<Vec<_>>().join(", where there are none over ");
+        let over = match over.len() {
+            1 => over.into_iter().collect(),
+            _ => "groups, or over images where a run has no groups of several images".to_owned(),
+        };
         say(&format!("{marked}± half of the 95 % interval over {over}"))
     }
 

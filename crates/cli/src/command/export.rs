@@ -121,8 +121,8 @@ impl Export {
             return Err(Failure::user(
                 self.run.display(),
                 format!(
-                    "has no report.json for the card; `multivalued evaluate {0} --json {0}/report.json` writes it, with \
-                     --data where the model does not name its data",
+                    "has no report.json for the card; `multivalued evaluate {0} --json {0}/report.json` writes it; add \
+                     --data TEST with cases that it was not trained on where the model names no data",
                     self.run.display()
                 ),
             ));
@@ -142,7 +142,7 @@ impl Export {
             out,
             model: &model,
             report: &report,
-            rounded: multivalued::mixture::is_handed_on(run.path()),
+            rounded: run.is_shipped(),
             log: &log,
             source: &source,
             size: handed_on.weights,
@@ -188,7 +188,7 @@ struct Card<'a> {
     out: &'a Path,
     model: &'a RunModel,
     report: &'a Report,
-    /// Whether the report is of weights that were rounded before.
+    /// Whether the model was handed on before, so that its weights are rounded.
     rounded: bool,
     log: &'a [Record],
     source: &'a str,
@@ -320,7 +320,11 @@ impl Card<'_> {
             FOLDS => "Cross-validation".to_owned(),
             part => format!("Part `{part}`"),
         };
-        let whose = if self.scored_elsewhere() { " of a data set that was not trained on" } else { "" };
+        let whose = match self.scored_elsewhere() {
+            true if log::data_hash(self.log).is_some() => " of a data set that was not trained on",
+            true => " of a data set of which it is not recorded whether it was trained on",
+            false => "",
+        };
         part + whose
     }
 
@@ -336,7 +340,8 @@ impl Card<'_> {
             summary.cases,
             summary.groups,
             match self.rounded {
-                true => "these weights, which are f16",
+                true =>
+                    "these weights or, where the report came with them, by those that they were rounded from",
                 false => "the run's own weights before they were rounded to f16",
             }
         );

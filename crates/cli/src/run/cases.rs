@@ -1,12 +1,12 @@
 //! The cases to be scored: a run's own, or another data set's.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use multivalued::recipe::DataRecipe;
-use multivalued::{Recipe, Splits};
+use multivalued::{Recipe, Splits, mixture};
 use multivalued_data::CaseList;
-use multivalued_data::dataset::{Loaded, Options};
+use multivalued_data::dataset::{GroupBy, Loaded, Options, Roster, Split};
 use multivalued_data::import::MaskRule;
 
 use super::RunFolder;
@@ -82,7 +82,8 @@ impl Cases {
     }
 
     /// The cases of a data set that is named beside a run: by the run's own parts where it is the one that was
-    /// trained on, else by the parts it states itself, else all as one part.
+    /// trained on, of a mixture by what none of its members has seen; else by the parts it states itself, else all as
+    /// one part.
     pub fn of_path(run: &RunFolder, path: &Path, loading: &Loading, reader: &Reader) -> Outcome<Self> {
         let recipe = Recipe::read(&run.recipe())?;
         let mut options = loading.reading.options();
@@ -90,35 +91,64 @@ impl Cases {
         if options.mask.is_none() && recipe.model.classes > 1 {
             options.mask = Some(MaskRule::Labels(recipe.model.classes));
         }
-        let load = |options: &Options| Loaded::read(path, options, loading.skip_bad, reader.holding());
-        // The run's own data are known by their groups, too; other data may have other names.
-        let run_groups = recipe.data.group_by.parse().ok().filter(|_| !recipe.data.group_by.is_empty());
-        let as_trained = match (&options.group_by, run_groups) {
-            (None, Some(by)) => load(&Options { group_by: Some(by), ..options.clone() }).ok(),
-            _ => None,
+        let asked = options.group_by.take();
+        let read = |group_by: Option<GroupBy>| -> Outcome<Grouped> {
+            let options = Options { group_by, ..options.clone() };
+            let Loaded { dataset, cases, skipped } =
+                Loaded::read(path, &options, loading.skip_bad, reader.holding())?;
+            let cases = recipe.data.in_context(cases)?;
+            let roster = cases.roster();
+            let stated = dataset.stated_split(&roster)?;
+            Ok(Grouped { cases, roster, stated, skipped, notes: dataset.notes() })
         };
-        let Loaded { dataset, cases, skipped } = as_trained.map_or_else(|| load(&options), Ok)?;
-        tell_notes(&dataset.notes());
-        tell_skipped(&skipped);
-        let cases = recipe.data.in_context(cases)?;
-        let roster = cases.roster();
-        let hash = roster.hash().to_owned();
-        let stated = dataset.stated_split(&roster)?;
-        // A task's cases are split by how they were made; files of them state that themselves.
-        if recipe.data.task.is_empty() {
-            let known: Vec<Known> =
-                known(run)?.into_iter().filter(|one| one.hash.as_ref() == Some(&hash)).collect();
-            let parts = |data: &DataRecipe| Splits::parts(&cases, &roster, stated.clone(), data);
-            match &known[..] {
-                [] => {}
-                [one] => return Ok(Self::of_own(parts(&one.data)?, &one.data, hash, skipped)),
-                several => {
-                    let divided = several.iter().map(|one| parts(&one.data));
-                    let divided = divided.collect::<multivalued::Result<Vec<_>>>()?;
-                    let parts = [(TEST.to_owned(), unseen(run, path, &cases, &divided)?)].into();
-                    return Ok(Self { parts, whole: false, by_fold: false, hash, skipped });
+        let known = known(run)?;
+        tell_what_is_unknown(run, &known);
+        let mut readings: BTreeMap<&str, Grouped> = BTreeMap::new();
+        let mut divided: Vec<(Parts, &Known)> = Vec::new();
+        // The data of a training are known by the groups that they had in it.
+        for one in &known {
+            let by = one.data.group_by.as_str();
+            if !readings.contains_key(by) {
+                match read(by.parse().ok().filter(|_| !by.is_empty())) {
+                    Ok(grouped) => drop(readings.insert(by, grouped)),
+                    // Other data may have other names.
+                    Err(_) if !by.is_empty() => continue,
+                    Err(failure) => return Err(failure),
                 }
             }
+            let Grouped { cases, roster, stated, .. } = &readings[by];
+            // A task's cases are split by how they were made; files of them state that themselves.
+            if one.data.task.is_empty() && one.hash.as_deref() == Some(roster.hash()) {
+                let parts = Splits::parts(cases, roster, stated.clone(), &one.data)?;
+                if divided.iter().all(|(others, _)| ids_of(others) != ids_of(&parts)) {
+                    divided.push((parts, one));
+                }
+            }
+        }
+        let used = match (divided.first(), asked) {
+            (Some((_, one)), asked) => {
+                if asked.is_some_and(|asked| asked.to_string() != one.data.group_by) {
+                    complain("note: these are the data of the training; their groups are as they were in it");
+                }
+                readings.remove(one.data.group_by.as_str()).expect("it was read")
+            }
+            (None, Some(asked)) => read(Some(asked))?,
+            (None, None) => match readings.remove(recipe.data.group_by.as_str()) {
+                Some(grouped) => grouped,
+                None => read(None)?,
+            },
+        };
+        tell_notes(&used.notes);
+        tell_skipped(&used.skipped);
+        let Grouped { cases, roster, stated, skipped, .. } = used;
+        let hash = roster.hash().to_owned();
+        if divided.len() > 1 {
+            let parts = divided.iter().map(|(parts, _)| parts);
+            let parts = [(TEST.to_owned(), unseen(run, path, &cases, parts)?)].into();
+            return Ok(Self { parts, whole: false, by_fold: false, hash, skipped });
+        }
+        if let Some((parts, one)) = divided.pop() {
+            return Ok(Self::of_own(parts, &one.data, hash, skipped));
         }
         let Some(split) = stated else {
             return Ok(Self::whole(cases, hash, skipped));
@@ -174,17 +204,36 @@ impl Cases {
     }
 }
 
+/// Cases by part.
+type Parts = BTreeMap<String, CaseList>;
+
+/// A data set as it is read with a certain rule for its groups.
+struct Grouped {
+    cases: CaseList,
+    roster: Roster,
+    stated: Option<Split>,
+    skipped: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// The ids of each part.
+fn ids_of(parts: &Parts) -> BTreeMap<&str, BTreeSet<&str>> {
+    parts
+        .iter()
+        .map(|(part, cases)| (part.as_str(), (0..cases.len()).map(|at| cases.id(at)).collect()))
+        .collect()
+}
+
 /// The cases that are in the test part of every member of a mixture whose members were trained on different parts of
 /// a data set.
-fn unseen(
+fn unseen<'a>(
     run: &RunFolder,
     path: &Path,
     cases: &CaseList,
-    divided: &[BTreeMap<String, CaseList>],
+    divided: impl Iterator<Item = &'a Parts>,
 ) -> Outcome<CaseList> {
-    let ids =
-        |test: &CaseList| -> HashSet<String> { (0..test.len()).map(|at| test.id(at).to_owned()).collect() };
-    let tests: Vec<_> = divided.iter().map(|parts| parts.get(TEST).map(ids).unwrap_or_default()).collect();
+    let tests: Vec<BTreeSet<&str>> =
+        divided.map(|parts| ids_of(parts).remove(TEST).unwrap_or_default()).collect();
     let in_all = |at: &usize| tests.iter().all(|test| test.contains(cases.id(*at)));
     let unseen = cases.select((0..cases.len()).filter(in_all));
     if unseen.is_empty() {
@@ -205,6 +254,22 @@ fn unseen(
         cases.len()
     ));
     Ok(unseen)
+}
+
+/// Names what cannot be told of a mixture's members: such data would be scored as if they were new to all of them.
+fn tell_what_is_unknown(folder: &RunFolder, known: &[Known]) {
+    let run = folder.path().display();
+    if mixture::exists(folder.path()) && known.iter().any(|one| one.hash.is_none()) {
+        complain(&format!(
+            "note: not all members of {run} say which data they were trained on; scores on these are too good"
+        ));
+    }
+    if known.iter().any(|one| !one.data.task.is_empty() && one.data.folds > 0) {
+        complain(&format!(
+            "note: {run} is of a cross-validation of a task, whose folds were trained on each other's cases; scores on \
+             files of the same cases are too good"
+        ));
+    }
 }
 
 /// Tells how a data set was read, where that is not plain.

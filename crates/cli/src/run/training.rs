@@ -1,9 +1,11 @@
 //! A training from its recipe to its last checkpoint: logged, watched, interruptible.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use multivalued::distil::taught;
+use multivalued::plan::suits_empty_head;
 use multivalued::predict::predict_cases;
 use multivalued::recipe::{DataRecipe, PredictRecipe, TrainRecipe};
 use multivalued::train::{EpochLog, LossTerms, Trainer, checkpoint};
@@ -156,16 +158,36 @@ impl Training<'_> {
         make: impl FnOnce(&Recipe, CaseList, CaseList, &str) -> Outcome<Trainer>,
     ) -> Outcome<(Trainer, Begun)> {
         let recipe = &self.recipe.recipe;
-        let Splits { train, validation, hash, skipped, notes, .. } = self.reader.splits(&recipe.data)?;
+        let Splits { train, validation, test, hash, skipped, notes } = self.reader.splits(&recipe.data)?;
         tell_notes(&notes);
         tell_skipped(&skipped);
         let fingerprint = (!train.is_empty()).then(|| Fingerprint::of(&train)).transpose()?;
+        fingerprint.iter().for_each(|found| self.propose_empty_head(found));
         let shown = validation.select(0..validation.len().min(SHOWN)).to_vec()?;
-        let train = if recipe.train.teacher.is_empty() { train } else { self.taught(&train, &hash)? };
+        let train = if recipe.train.teacher.is_empty() {
+            train
+        } else {
+            self.tell_what_the_teacher_saw(&validation, &test)?;
+            self.taught(&train)?
+        };
         self.team.agree_on_data(&hash, &train)?;
         let mut trainer = make(recipe, train, validation, &hash)?;
         trainer.join(self.team.ranks())?;
         Ok((trainer, Begun { hash, fingerprint, shown }))
+    }
+
+    /// Names the head of the empty mask where readers leave masks empty and the recipe could have it.
+    fn propose_empty_head(&self, found: &Fingerprint) {
+        let recipe = &self.recipe.recipe;
+        let mut with_head = recipe.clone();
+        with_head.model.empty_head = true;
+        if !recipe.model.empty_head && suits_empty_head(found) && with_head.validate().is_ok() {
+            complain(&format!(
+                "note: {:.0} % of the annotations are empty masks; with --set model.empty_head=true a head of its own \
+                 says how probable nothing is",
+                100.0 * found.empty_share
+            ));
+        }
     }
 
     /// Saves the state that a lost rank has left, which is the one after the last complete step.
@@ -179,8 +201,52 @@ impl Training<'_> {
         )))
     }
 
+    /// Says how many of a student's validation and test cases its teacher was trained on, where the teacher knows
+    /// these data by other parts.
+    fn tell_what_the_teacher_saw(&self, validation: &CaseList, test: &CaseList) -> Outcome {
+        let recipe = &self.recipe.recipe;
+        let teacher = Path::new(&recipe.train.teacher);
+        // A checkpoint lies in its run.
+        let folders = [Some(teacher), teacher.parent()].into_iter().flatten().map(RunFolder::at);
+        let Some(run) = folders.into_iter().find(|run| run.recipe().is_file()) else { return Ok(()) };
+        let mut seen = BTreeSet::new();
+        for Known { data, hash } in known(&run)? {
+            if recipe.data.path.is_empty() || !data.task.is_empty() || hash.is_none() {
+                continue;
+            }
+            // The same files, grouped and divided as they were for the teacher.
+            let data = DataRecipe {
+                group_by: data.group_by,
+                seed: data.seed,
+                folds: data.folds,
+                fold: data.fold,
+                validation_share: data.validation_share,
+                test_share: data.test_share,
+                ..recipe.data.clone()
+            };
+            // Other data may have other names.
+            let Ok(splits) = self.reader.splits(&data) else { continue };
+            if hash == Some(splits.hash) {
+                // A teacher may be chosen by the cases that the student is chosen by.
+                seen.extend(common(&splits.train, validation));
+                seen.extend(common(&splits.train, test));
+                seen.extend(common(&splits.validation, test));
+            }
+        }
+        if !seen.is_empty() {
+            complain(&format!(
+                "note: {} was trained on other parts of these data, {} of the {} validation and test cases of this run \
+                 among them; score the student on other data, too",
+                teacher.display(),
+                seen.len(),
+                validation.len() + test.len()
+            ));
+        }
+        Ok(())
+    }
+
     /// The training cases with what the recipe's teacher says of them.
-    fn taught(&self, train: &CaseList, data_hash: &str) -> Outcome<CaseList> {
+    fn taught(&self, train: &CaseList) -> Outcome<CaseList> {
         let TrainRecipe { teacher, teacher_share, .. } = &self.recipe.recipe.train;
         if train.is_on_disk() {
             return Err(Failure::user(
@@ -189,19 +255,6 @@ impl Training<'_> {
             ));
         }
         let model = RunModel::of_path(Path::new(teacher), self.device)?;
-        let teacher_run = RunFolder::at(Path::new(teacher));
-        // A task's cases are the same, and divided alike, where they come from its files.
-        let division =
-            |data: &DataRecipe| DataRecipe { task: String::new(), path: String::new(), ..data.clone() };
-        let own = division(&self.recipe.recipe.data);
-        let knows_other_parts =
-            |one: &Known| one.hash.as_deref() == Some(data_hash) && division(&one.data) != own;
-        if teacher_run.recipe().is_file() && known(&teacher_run)?.iter().any(knows_other_parts) {
-            complain(&format!(
-                "note: {teacher} was trained on other parts of these data, so that it may have learned from this run's \
-                 validation and test cases; score the student on other data, too"
-            ));
-        }
         let mut counting = Counting::of(train.len(), "answered by the teacher");
         Ok(taught(train, model.mixture(), *teacher_share, |done| counting.reached(done))?)
     }
@@ -373,6 +426,12 @@ impl Watch<'_> {
 fn answers(trainer: &mut Trainer, cases: &[Case]) -> Outcome<Vec<Prediction>> {
     let recipe = trainer.recipe().clone();
     Ok(trainer.with_averaged_weights(|model| predict_cases(model, &recipe, cases))?)
+}
+
+/// The ids of the cases that two parts have in common.
+fn common(one: &CaseList, other: &CaseList) -> Vec<String> {
+    let of_other: BTreeSet<&str> = (0..other.len()).map(|at| other.id(at)).collect();
+    (0..one.len()).map(|at| one.id(at)).filter(|id| of_other.contains(id)).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

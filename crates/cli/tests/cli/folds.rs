@@ -1,6 +1,6 @@
 //! Cross-validations and mixtures: every case scored by a model that did not see it, several models as one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use multivalued_data::report::Report;
@@ -266,7 +266,8 @@ fn a_mixture_is_scored_on_what_none_of_its_members_has_seen() {
     place.train("one", &data).trained();
     place.train("same", &[&data[..], &["--seed", "2"]].concat()).trained();
     place.train("parts", &other_parts).trained();
-    place.folds("run", "3", &[]).trained();
+    // Long enough that folds differ.
+    place.folds("run", "3", &["--set", "train.steps=200"]).trained();
     let ids = |report: &str| -> BTreeSet<String> {
         place.report(report).images.iter().map(|image| image.id.clone()).collect()
     };
@@ -308,11 +309,38 @@ fn a_mixture_is_scored_on_what_none_of_its_members_has_seen() {
     let folds = ["run/fold-3", "run/fold-1", "run/fold-2"];
     place.run(&[&["combine"][..], &folds, &["--out", "three"]].concat()).succeeds();
     assert!(evaluate("three").succeeds().out.contains("split folds: 24 cases"));
-    let ged = |report: &str| place.report(report).summary.scores.ged_exact;
+    // Each by the fold that did not see it; another fold says something else.
+    let rows = |report: &str| -> BTreeMap<String, f64> {
+        place.report(report).images.into_iter().map(|row| (row.id, row.scores.soft_dice)).collect()
+    };
+    let (pooled, again) = (rows("run/report.json"), rows("scores.json"));
+    assert!(pooled.iter().all(|(id, dice)| (again[id] - dice).abs() < 0.002), "{pooled:?}, {again:?}");
+    place.run(&["evaluate", "run/fold-1", "--data", "other", "--json", "one.json"]).succeeds();
+    place.run(&["evaluate", "run/fold-2", "--data", "other", "--json", "two.json"]).succeeds();
+    let (one, two) = (rows("one.json"), rows("two.json"));
+    assert!(one.iter().any(|(id, dice)| (two[id] - dice).abs() > 0.02), "{one:?}, {two:?}");
+
+    // The same files in other groups, and the same parts in another size.
+    place.train("nogroup", &["--data", "set", "--set", "data.test_share=0.5", "--seed", "2"]).trained();
+    for (members, out) in [(["one", "nogroup"], "mg"), (["nogroup", "one"], "gm")] {
+        place.run(&[&["combine"][..], &members, &["--out", out]].concat()).succeeds();
+        evaluate(out).succeeds();
+        let wanted: BTreeSet<String> =
+            ids("one/report.json").intersection(&ids("nogroup/report.json")).cloned().collect();
+        assert_eq!(ids("scores.json"), wanted, "{out}");
+    }
+    place.train("small", &[&data[..], &["--set", "data.resize=[12, 12]"]].concat()).trained();
+    place.run(&["combine", "one", "small", "--out", "sizes"]).succeeds();
+    let said = evaluate("sizes").succeeds();
     assert!(
-        (ged("scores.json") - ged("run/report.json")).abs() < 0.005,
-        "each by the fold that did not see it"
+        said.out.contains("split test: 12 cases") && !said.err.contains("different parts"),
+        "{}",
+        said.err
     );
+    let said = student("one", "resized", &["--set", "data.resize=[12, 12]"]);
+    assert!(!said.err.contains("on other parts"), "{}", said.err);
+    let said = student("run/fold-1/best", "of-fold", &[]);
+    assert!(said.err.contains("best was trained on other parts"), "{}", said.err);
 
     // Other data, and one model twice.
     place.train("stranger", &["--seed", "2"]).trained();
@@ -320,6 +348,23 @@ fn a_mixture_is_scored_on_what_none_of_its_members_has_seen() {
     assert!(said.err.contains("one and stranger were not trained on the same data"), "{}", said.err);
     evaluate("strange").succeeds();
     assert_eq!(ids("scores.json"), ids("one/report.json"));
+    place.run(&["combine", "one", "same", "stranger", "--out", "three-known"]).succeeds();
+    let said = evaluate("three-known").succeeds();
+    assert!(
+        said.out.contains("split test: 12 cases") && !said.err.contains("different parts"),
+        "{}",
+        said.err
+    );
+    place.run(&["calibrate", "three-known", "--data", "set", "--coverage", "0.5"]).succeeds();
+    for name in ["one", "same"] {
+        place
+            .run(&["export", name, "--out", &format!("bare/{name}"), "--attribution", "nobody's"])
+            .succeeds();
+        fs::remove_file(place.path("bare").join(name).join("report.json")).unwrap();
+    }
+    place.run(&["combine", "bare/one", "bare/same", "--out", "unknown"]).succeeds();
+    let said = evaluate("unknown").succeeds();
+    assert!(said.err.contains("not all members of unknown say"), "{}", said.err);
     place
         .run(&["combine", "one", "same", "one", "--out", "x"])
         .fails(2, &["one: has the same weights as one", "once"]);

@@ -277,6 +277,22 @@ fn a_prediction_is_never_empty() {
 }
 
 #[test]
+fn a_recipe_without_a_head_for_the_empty_mask_is_told_of_it_where_masks_are_empty() {
+    let place = Workplace::with_recipe();
+    for (task, out) in [("raters", "readers"), ("shapes", "set")] {
+        let count = ["--size", "32", "--count", "train=24,val=4,test=4", "--out", out];
+        place.run(&[&["generate", task][..], &count].concat()).succeeds();
+    }
+    let note = "annotations are empty masks; with --set model.empty_head=true";
+    let says = |run: &str, more: &[&str]| place.train(run, more).trained().err.contains(note);
+    assert!(says("headless", &["--data", "readers"]));
+    assert!(!says("with", &["--data", "readers", "--set", "model.empty_head=true"]));
+    assert!(!says("full", &["--data", "set"]), "no mask is empty");
+    let paper = ["--data", "readers", "--set", "assignment.space=embedding"];
+    assert!(!says("paper", &paper), "it cannot have the head");
+}
+
+#[test]
 fn readers_who_all_say_the_same_collapse_the_codebook_without_harm() {
     let place = Workplace::with_recipe();
     for case in 0..12u8 {

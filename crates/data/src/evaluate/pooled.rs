@@ -128,8 +128,9 @@ impl PooledBins {
         bins
     }
 
-    /// For each bin what the gaps of groups are to be multiplied by once they are freed of their mean: it has taken
-    /// one of n degrees of freedom. Zero where one group has the bin to itself, since nothing is known of its spread.
+    /// For each bin, and last for the histogram of areas, what the gaps of groups are to be multiplied by once they are
+    /// freed of their mean: it has taken one of n degrees of freedom. Zero where one group has the bin to itself, since
+    /// nothing is known of its spread.
     pub fn corrections(groups: &[Self], found: &Self) -> Vec<f64> {
         let mut counts = vec![0.0; found.bins().count()];
         for group in groups {
@@ -138,6 +139,7 @@ impl PooledBins {
                 .zip(group.bins())
                 .for_each(|(n, bin)| *n += f64::from(u8::from(bin.count > 0.0)));
         }
+        counts.push(groups.iter().filter(|group| group.pit.iter().sum::<f64>() > 0.0).count() as f64);
         counts.into_iter().map(|n: f64| if n > 1.0 { (n / (n - 1.0)).sqrt() } else { 0.0 }).collect()
     }
 
@@ -152,8 +154,9 @@ impl PooledBins {
             }
         }
         let share = group.pit.iter().sum::<f64>() / all.pit.iter().sum::<f64>();
+        let correction = corrections[corrections.len() - 1];
         for ((mass, group), all) in self.pit.iter_mut().zip(&group.pit).zip(&all.pit) {
-            *mass += sign * (group - share * all);
+            *mass += sign * correction * (group - share * all);
         }
     }
 }

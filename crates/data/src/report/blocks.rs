@@ -134,11 +134,15 @@ pub fn answers(report: &Report) -> (Vec<Answer>, String) {
     let all = report.summary.cases;
     let shared: Vec<&ImageRow> =
         report.images.iter().filter(|row| !row.details.majority_ged.is_nan()).collect();
-    let (over_shared, about) = match shared.len() {
-        0 if report.score("majority_ged").is_some() => (false, String::new()),
+    let known_in = report.measures.as_ref().and_then(|measures| measures.known_in.get("majority_ged"));
+    let (over_shared, about) = match known_in.copied().unwrap_or(all) {
         0 => (false, "There is no consensus of other readers: every image has one annotation.".into()),
         some if some == all => (false, String::new()),
-        some => (true, format!("All rows are over the {some} of {all} images with several annotations.")),
+        some if some == shared.len() => {
+            (true, format!("All rows are over the {some} of {all} images with several annotations."))
+        }
+        // The report has lost its images.
+        some => (false, format!("A consensus is over the {some} of {all} images with several annotations.")),
     };
     let mean = |key: &str| match over_shared {
         true => {

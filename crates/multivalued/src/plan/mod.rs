@@ -11,6 +11,8 @@
 mod rules;
 mod text;
 
+pub use rules::suits_empty_head;
+
 use crate::recipe::{ModelRecipe, Recipe, TrainRecipe};
 use crate::{Result, Trainer};
 use multivalued_data::CaseList;

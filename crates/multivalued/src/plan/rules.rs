@@ -132,6 +132,11 @@ pub(super) fn smaller(recipe: &Recipe) -> Vec<(Vec<usize>, usize)> {
     [(16, 16), (16, 8), (8, 8), (8, 4)].map(|(base, batch)| (channels(base, levels), batch)).into()
 }
 
+/// Whether readers disagree on whether there is anything, so that a head of its own should say how probable nothing is.
+pub fn suits_empty_head(found: &Fingerprint) -> bool {
+    (RARELY..=1.0 - RARELY).contains(&found.empty_share)
+}
+
 /// How annotations find their codes, and what is minimised.
 pub(super) fn codes(plan: &mut Plan, found: &Fingerprint, gpu: bool) {
     let Disagreement { thickness, repeated_share, .. } = found.disagreement;
@@ -141,7 +146,7 @@ pub(super) fn codes(plan: &mut Plan, found: &Fingerprint, gpu: bool) {
         && repeated_share < 0.05
         && thickness.median > THICK;
     let recipe = &mut plan.recipe;
-    recipe.model.empty_head = (RARELY..=1.0 - RARELY).contains(&found.empty_share);
+    recipe.model.empty_head = suits_empty_head(found);
     let why = format!("{:.0} % of the annotations are empty masks", 100.0 * found.empty_share);
     let readers = |text: &str| {
         format!(
