@@ -168,7 +168,9 @@ def test_conformal_sets_and_export(run: mv.Run, shapes: mv.Dataset, tmp_path: pa
     out = run.export(tmp_path / "model", attribution="nobody's data")
     handed_on = mv.load(out, device="cpu")
     assert handed_on.levels == run.model.levels and "nobody's data" in str(handed_on.card)
-    both = mv.combine([out, run.path], tmp_path / "both")
+    with pytest.raises(ValueError, match="same weights"):
+        mv.combine([out, run.path], tmp_path / "twice")
+    both = mv.combine([out, pathlib.Path(__file__).parents[2] / "models/shapes"], tmp_path / "both")
     assert "2 members" in repr(mv.load(both, device="cpu"))
 
 
