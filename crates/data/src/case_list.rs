@@ -113,6 +113,11 @@ impl CaseList {
         numbers.into_iter().map(|at| self.get(at)).collect()
     }
 
+    /// The ids of all cases, in order; nothing is read.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|at| self.id(at))
+    }
+
     /// A case's id; nothing is read.
     pub fn id(&self, at: usize) -> &str {
         match self.0[at].own() {

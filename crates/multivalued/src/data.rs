@@ -139,6 +139,8 @@ impl Collection {
 fn named_by(recipe: &DataRecipe) -> DataRecipe {
     let usual = DataRecipe::default();
     DataRecipe {
+        // Of files the seed only divides them; a task draws its cases by it.
+        seed: if recipe.path.is_empty() { recipe.seed } else { usual.seed },
         folds: usual.folds,
         fold: usual.fold,
         validation_share: usual.validation_share,

@@ -1,6 +1,5 @@
 //! `combine`: several models as one that says what they say together.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -61,7 +60,6 @@ impl Combine {
             members.push(model.alone().map_err(|reason| Failure::user(path.display(), reason))?);
         }
         let mixture = Mixture::new(members)?;
-        self.refuse_twins(&mixture)?;
         if let Some(other) = known.iter().position(|hash| *hash != known[0]) {
             let [one, other] = [&self.runs[0], &self.runs[other]].map(|path| path.display());
             complain(&format!(
@@ -69,22 +67,14 @@ impl Combine {
             ));
         }
         let handed_on = HandedOn::new(&mixture, known)?;
+        // A model that is there twice only counts twice: what it takes gains nothing.
+        if let Some(twins) = handed_on.twins() {
+            let [one, other] = twins.map(|at| self.runs[at].display());
+            let reason = format!("has the same weights as {one}; name each model once");
+            return Err(Failure::user(other, reason));
+        }
         folder::make_empty(&self.out)?;
         handed_on.write(&self.out)?;
         Ok(handed_on.weights)
-    }
-
-    /// A model that is there twice only counts twice: what it takes gains nothing.
-    fn refuse_twins(&self, mixture: &Mixture) -> Outcome {
-        let mut seen: HashMap<Vec<u8>, &PathBuf> = HashMap::new();
-        for (path, member) in self.runs.iter().zip(mixture.members()) {
-            if let Some(same) = seen.insert(member.shipped()?.0, path) {
-                return Err(Failure::user(
-                    path.display(),
-                    format!("has the same weights as {}; name each model once", same.display()),
-                ));
-            }
-        }
-        Ok(())
     }
 }

@@ -50,9 +50,8 @@ impl Cases {
             ));
         }
         let Splits { train, validation, test, hash, skipped, .. } = reader.splits(&recipe.data)?;
-        // Members of a mixture that has its data are all trained on them.
-        if let Some(trained_on) = logged_hashes(run)?.swap_remove(0).filter(|trained_on| *trained_on != hash)
-        {
+        let mut logged = logged_hashes(run)?.into_iter().flatten();
+        if let Some(trained_on) = logged.find(|trained_on| *trained_on != hash) {
             return Err(Failure::user(
                 if recipe.data.path.is_empty() { &recipe.data.task } else { &recipe.data.path },
                 format!(
@@ -103,40 +102,47 @@ impl Cases {
         };
         let known = known(run)?;
         tell_what_is_unknown(run, &known);
-        let mut readings: BTreeMap<&str, Grouped> = BTreeMap::new();
+        // Each rule for groups that the data are read by, and what came of it.
+        let mut readings: BTreeMap<String, Grouped> = BTreeMap::new();
         let mut divided: Vec<(Parts, &Known)> = Vec::new();
-        // The data of a training are known by the groups that they had in it.
-        for one in &known {
-            let by = one.data.group_by.as_str();
+        // A task's cases are split by how they were made; files of them state that themselves.
+        for one in known.iter().filter(|one| one.data.task.is_empty() && one.hash.is_some()) {
+            // The data of a training are known by the groups that they had in it; other data may have other names.
+            let by = &one.data.group_by;
             if !readings.contains_key(by) {
                 match read(by.parse().ok().filter(|_| !by.is_empty())) {
-                    Ok(grouped) => drop(readings.insert(by, grouped)),
-                    // Other data may have other names.
+                    Ok(grouped) => drop(readings.insert(by.clone(), grouped)),
                     Err(_) if !by.is_empty() => continue,
                     Err(failure) => return Err(failure),
                 }
             }
             let Grouped { cases, roster, stated, .. } = &readings[by];
-            // A task's cases are split by how they were made; files of them state that themselves.
-            if one.data.task.is_empty() && one.hash.as_deref() == Some(roster.hash()) {
+            if one.hash.as_deref() == Some(roster.hash()) {
                 let parts = Splits::parts(cases, roster, stated.clone(), &one.data)?;
                 if divided.iter().all(|(others, _)| ids_of(others) != ids_of(&parts)) {
                     divided.push((parts, one));
                 }
             }
         }
-        let used = match (divided.first(), asked) {
-            (Some((_, one)), asked) => {
-                if asked.is_some_and(|asked| asked.to_string() != one.data.group_by) {
-                    complain("note: these are the data of the training; their groups are as they were in it");
-                }
-                readings.remove(one.data.group_by.as_str()).expect("it was read")
-            }
+        let by = match (divided.first(), &asked) {
+            (Some((_, one)), _) => one.data.group_by.clone(),
+            (None, Some(asked)) => asked.to_string(),
+            (None, None) => recipe.data.group_by.clone(),
+        };
+        if asked.as_ref().is_some_and(|asked| asked.to_string() != by) {
+            complain("note: these are the data of the training; their groups are as they were in it");
+        }
+        let used = readings.remove(&by);
+        // Two data sets need not be in memory at once.
+        drop(readings);
+        let used = match (used, asked) {
+            (Some(used), _) => used,
             (None, Some(asked)) => read(Some(asked))?,
-            (None, None) => match readings.remove(recipe.data.group_by.as_str()) {
-                Some(grouped) => grouped,
-                None => read(None)?,
-            },
+            (None, None) => {
+                let as_trained =
+                    by.parse().ok().filter(|_| !by.is_empty()).and_then(|by| read(Some(by)).ok());
+                as_trained.map_or_else(|| read(None), Ok)?
+            }
         };
         tell_notes(&used.notes);
         tell_skipped(&used.skipped);
@@ -218,10 +224,7 @@ struct Grouped {
 
 /// The ids of each part.
 fn ids_of(parts: &Parts) -> BTreeMap<&str, BTreeSet<&str>> {
-    parts
-        .iter()
-        .map(|(part, cases)| (part.as_str(), (0..cases.len()).map(|at| cases.id(at)).collect()))
-        .collect()
+    parts.iter().map(|(part, cases)| (part.as_str(), cases.ids().collect())).collect()
 }
 
 /// The cases that are in the test part of every member of a mixture whose members were trained on different parts of

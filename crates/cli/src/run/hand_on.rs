@@ -51,6 +51,13 @@ impl HandedOn {
         Ok(())
     }
 
+    /// The first two models of the same weights, by their places.
+    pub fn twins(&self) -> Option<[usize; 2]> {
+        let weights: Vec<_> = self.files.iter().filter(|(_, name, _)| *name == shipped::WEIGHTS).collect();
+        let twin_before = |at: usize| (0..at).find(|&before| weights[before].2 == weights[at].2);
+        (0..weights.len()).find_map(|at| Some([twin_before(at)?, at]))
+    }
+
     /// Writes them into a folder that is there. Whatever else it shall hold is written before: the last file, the
     /// recipe, makes it a model.
     pub fn write(&self, out: &Path) -> Outcome {

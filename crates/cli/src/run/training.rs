@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use multivalued::distil::taught;
 use multivalued::plan::suits_empty_head;
 use multivalued::predict::predict_cases;
-use multivalued::recipe::{DataRecipe, PredictRecipe, TrainRecipe};
+use multivalued::recipe::{PredictRecipe, TrainRecipe};
 use multivalued::train::{EpochLog, LossTerms, Trainer, checkpoint};
 use multivalued::{Recipe, Splits};
 use multivalued_data::fingerprint::Fingerprint;
@@ -211,21 +211,16 @@ impl Training<'_> {
         let Some(run) = folders.into_iter().find(|run| run.recipe().is_file()) else { return Ok(()) };
         let mut seen = BTreeSet::new();
         for Known { data, hash } in known(&run)? {
-            if recipe.data.path.is_empty() || !data.task.is_empty() || hash.is_none() {
+            let divided = recipe.data.divided_as(&data);
+            if recipe.data.path.is_empty()
+                || !data.task.is_empty()
+                || hash.is_none()
+                || divided == recipe.data
+            {
                 continue;
             }
-            // The same files, grouped and divided as they were for the teacher.
-            let data = DataRecipe {
-                group_by: data.group_by,
-                seed: data.seed,
-                folds: data.folds,
-                fold: data.fold,
-                validation_share: data.validation_share,
-                test_share: data.test_share,
-                ..recipe.data.clone()
-            };
             // Other data may have other names.
-            let Ok(splits) = self.reader.splits(&data) else { continue };
+            let Ok(splits) = self.reader.splits(&divided) else { continue };
             if hash == Some(splits.hash) {
                 // A teacher may be chosen by the cases that the student is chosen by.
                 seen.extend(common(&splits.train, validation));
@@ -430,8 +425,8 @@ fn answers(trainer: &mut Trainer, cases: &[Case]) -> Outcome<Vec<Prediction>> {
 
 /// The ids of the cases that two parts have in common.
 fn common(one: &CaseList, other: &CaseList) -> Vec<String> {
-    let of_other: BTreeSet<&str> = (0..other.len()).map(|at| other.id(at)).collect();
-    (0..one.len()).map(|at| one.id(at)).filter(|id| of_other.contains(id)).map(str::to_owned).collect()
+    let of_other: BTreeSet<&str> = other.ids().collect();
+    one.ids().filter(|id| of_other.contains(id)).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

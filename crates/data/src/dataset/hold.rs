@@ -129,7 +129,7 @@ impl Loaded {
             ));
         }
         if skip_bad {
-            let ids: HashSet<&str> = (0..cases.len()).map(|at| cases.id(at)).collect();
+            let ids: HashSet<&str> = cases.ids().collect();
             dataset.sources.retain(|source| ids.contains(source.case_id(0).as_str()));
             dataset.entries = entries(&dataset.sources);
         }

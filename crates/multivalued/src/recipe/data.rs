@@ -71,6 +71,19 @@ impl DataRecipe {
         1 + 2 * self.context
     }
 
+    /// The same cases, grouped and divided into parts as another recipe says.
+    pub fn divided_as(&self, other: &Self) -> Self {
+        Self {
+            group_by: other.group_by.clone(),
+            seed: other.seed,
+            folds: other.folds,
+            fold: other.fold,
+            validation_share: other.validation_share,
+            test_share: other.test_share,
+            ..self.clone()
+        }
+    }
+
     /// Cases as the network sees them.
     pub fn in_context(&self, cases: CaseList) -> Result<CaseList> {
         Ok(if self.context == 0 { cases } else { cases.with_neighbours()? })
